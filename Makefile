@@ -1,0 +1,70 @@
+# Every target first makes .venv (see tools/setup.py). With nothing to do that costs a look at file times.
+#   make run ARGS="--data DIR"      PYTHON=python3.13 make setup
+
+SHELL := /bin/bash
+BIN := .venv/bin
+ARGS ?=
+CARGO := $(shell command -v cargo 2>/dev/null)
+NATIVE := $(wildcard native/Cargo.toml native/pyproject.toml native/build.rs) $(shell find native/src native/python -type f 2>/dev/null)
+# Two stamps, so that a cargo that appears later is noticed.
+READY := .venv/ready-$(if $(CARGO),with,without)-cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test demo check format bench long figures lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Make .venv: locked dependencies, headrace, native kernels where cargo is
+
+run: $(READY) ## Serve on this machine's loopback, data in ./headrace-data (ARGS="--data DIR ...")
+	@$(BIN)/headrace serve $(ARGS)
+
+test: $(READY) ## Run the tests (ARGS="-k name")
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+demo: $(READY) ## A broker, a foreign client, kill -9, restart: nothing lost
+	@$(BIN)/python tools/demo.py
+
+check: $(READY) ## Formatting, lint, types, layers; cargo fmt and clippy where cargo is
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+ifneq ($(and $(CARGO),$(wildcard native/Cargo.toml)),)
+	cd native && cargo fmt --check
+	cd native && PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --quiet --all-targets -- -D warnings
+else
+	@echo "cargo is not installed: the native crate was not checked"
+endif
+
+format: $(READY) ## Format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+ifneq ($(and $(CARGO),$(wildcard native/Cargo.toml)),)
+	cd native && cargo fmt
+endif
+
+bench: $(READY) ## Measure us beside Apache Kafka (ARGS="--quick"; needs java and mvn)
+	@$(BIN)/python -m bench $(ARGS)
+
+long: $(READY) ## The long fault tests (kill -9, 100 rounds, ...)
+	@$(BIN)/python -m pytest -q -m long $(ARGS)
+
+figures: $(READY) ## Paste the kept benchmark (make bench ARGS=--keep) into README.md
+	@$(BIN)/python tools/figures.py
+
+lock: $(READY) ## Choose the newest dependencies and write requirements/ anew
+	@$(BIN)/python tools/lock.py
+
+clean: ## Remove .venv and everything built
+	rm -rf .venv build dist native/target .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml requirements/dev.txt tools/setup.py $(NATIVE)
+	@for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then echo "Headrace needs Python 3.11 or newer with venv; none was found (name one: make PYTHON=/path/to/python3 ...)"; exit 1; fi; \
+	"$$found" tools/setup.py
+	@touch $@

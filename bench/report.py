@@ -1,0 +1,173 @@
+"""From samples to a table, a JSON file and a plot. Medians, with the least and the greatest beside them,
+because the machines are shared; a goal is judged on medians.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.rows import GROWTH, METRICS, ROWS, Goal, Row
+
+
+@dataclass
+class Results:
+    """Samples of one run: samples[row][server][metric] and growth[row][count], one value per round."""
+
+    machine: dict[str, str] = field(default_factory=dict)
+    samples: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+    growth: dict[str, dict[int, list[float]]] = field(default_factory=dict)
+    sync_p50_ms: list[float] = field(default_factory=list)
+
+    def add(self, server: str, seen: dict[str, dict[str, float]]) -> None:
+        for row, metrics in seen.items():
+            for metric, value in metrics.items():
+                by_server = self.samples.setdefault(row, {})
+                by_server.setdefault(server, {}).setdefault(metric, []).append(value)
+
+    def add_growth(self, row: str, seen: dict[int, float]) -> None:
+        for count, value in seen.items():
+            self.growth.setdefault(row, {}).setdefault(count, []).append(value)
+
+    def median(self, row: str, server: str, metric: str) -> float | None:
+        values = self.samples.get(row, {}).get(server, {}).get(metric)
+        return statistics.median(values) if values else None
+
+    def ratio(self, row: str, metric: str) -> float | None:
+        ours, theirs = self.median(row, "headrace", metric), self.median(row, "kafka", metric)
+        return ours / theirs if ours is not None and theirs else None
+
+    def spread(self, row: str, server: str, metric: str) -> str:
+        values = self.samples.get(row, {}).get(server, {}).get(metric)
+        if not values:
+            return "-"
+        digits = METRICS[metric].digits
+        middle = f"{statistics.median(values):.{digits}f}"
+        return middle if len(values) == 1 else f"{middle} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+
+    def judged(self, row: Row, goal: Goal) -> float | None:
+        if goal.against == "kafka":
+            return self.ratio(row.name, goal.metric)
+        if goal.against == "itself":
+            return self.median(row.name, "headrace", goal.metric)
+        columns = [statistics.median(values) for values in self.growth.get(row.name, {}).values()]
+        return max(columns) / columns[0] if columns else None
+
+    def verdict(self, row: Row, metric: str) -> str:
+        for goal in row.goals:
+            measured = self.judged(row, goal)
+            if goal.metric == metric and measured is not None:
+                sign = "<=" if goal.bound == "at most" else ">="
+                times = "" if goal.against == "itself" else "x"
+                return f"{'PASS' if goal.met(measured) else 'short'} ({sign} {goal.value:g}{times})"
+        return ""
+
+
+def lines(results: Results) -> list[tuple[str, ...]]:
+    """The table, row by row: what, metric, ours, Kafka's, ratio, goal."""
+    table: list[tuple[str, ...]] = [("work", "metric", "headrace", "kafka", "ratio", "goal")]
+    for row in ROWS.values():
+        title = row.title
+        for metric, about in METRICS.items():
+            ours, theirs = (results.spread(row.name, server, metric) for server in ("headrace", "kafka"))
+            if ours == theirs == "-":
+                continue
+            ratio = results.ratio(row.name, metric)
+            shown = f"{ratio:.2f}x" if ratio is not None else "-"
+            table.append(
+                (title, f"{about.title}, {about.unit}", ours, theirs, shown, results.verdict(row, metric))
+            )
+            title = ""
+    for row in GROWTH.values():
+        columns = results.growth.get(row.name, {})
+        for count, values in columns.items():
+            middle = statistics.median(values)
+            first = statistics.median(next(iter(columns.values())))
+            spread = f"{middle:.3f} ({min(values):.3f}-{max(values):.3f})"
+            verdict = results.verdict(row, "cpu") if count == list(columns)[-1] else ""
+            name = f"{count:,} {row.name}"
+            table.append(
+                (row.title, f"{name}, CPU s per M", spread, "-", f"{middle / first:.2f}x of first", verdict)
+            )
+    return table
+
+
+def text_table(results: Results) -> str:
+    table = lines(results)
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    rendered = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table
+    ]
+    rendered.insert(1, "  ".join("-" * width for width in widths))
+    about = [f"{key}: {value}" for key, value in machine(results).items()]
+    return "\n".join([*rendered, "", *about, "medians (least-greatest); ratio is headrace : kafka"])
+
+
+def machine(results: Results) -> dict[str, str]:
+    """Where it was measured; with what the disk itself needs for a sync, which bounds every synced figure."""
+    if not results.sync_p50_ms:
+        return results.machine
+    p50, least, greatest = (f(results.sync_p50_ms) for f in (statistics.median, min, max))
+    disk = f"4 KiB append + fdatasync p50 {p50:.2f} ms ({least:.2f}-{greatest:.2f})"
+    return results.machine | {"disk": disk}
+
+
+def as_json(results: Results) -> dict[str, Any]:
+    return {
+        "machine": machine(results),
+        "table": lines(results),
+        "samples": results.samples,
+        "growth": results.growth,
+    }
+
+
+def write(results: Results, folder: Path, name: str) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    data, picture = folder / f"{name}.json", folder / f"{name}.png"
+    data.write_text(json.dumps(as_json(results), indent=1) + "\n")
+    plot(results, picture)
+    return [data, picture]
+
+
+def plot(results: Results, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (cost, speed, growth) = pyplot.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+    bars(cost, results, "cpu", "server CPU, seconds per million messages (less is better)")
+    bars(speed, results, "rate", "rate, million messages per second (more is better)")
+    growth.set_title("our CPU per message as the node grows (1 = the smallest)", fontsize=9)
+    for row in GROWTH.values():
+        columns = {
+            count: statistics.median(values) for count, values in results.growth.get(row.name, {}).items()
+        }
+        first = next(iter(columns.values()), None)
+        if first:
+            growth.plot(list(columns), [v / first for v in columns.values()], marker="o", label=row.name)
+    growth.axhline(1.2, color="grey", linestyle=":", linewidth=1)
+    growth.set_xscale("log")
+    growth.set_ylim(0, 2)
+    if results.growth:
+        growth.legend(fontsize=8)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def bars(axes: Any, results: Results, metric: str, title: str) -> None:
+    rows = [
+        name for name, by_server in results.samples.items() if any(metric in m for m in by_server.values())
+    ]
+    rows = [name for name in rows if name != "latency"]  # at 1,000 msg/s it is another scale
+    for shift, server, colour in ((-0.2, "headrace", "#1f77b4"), (0.2, "kafka", "#bbbbbb")):
+        values = [results.median(name, server, metric) or 0.0 for name in rows]
+        axes.barh([i + shift for i in range(len(rows))], values, height=0.38, label=server, color=colour)
+    axes.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_title(title, fontsize=9)
+    axes.legend(fontsize=8)

@@ -1,0 +1,48 @@
+//! Kernels over bytes. Each has a Python twin in `headrace.records.twin`, which is its specification: same signature,
+//! same answers, same errors with the same words, held together by differential tests.
+//!
+//! Bytes are not trusted, wherever they come from: every length is judged before it is used, nothing is allocated by a
+//! count that the bytes could not hold, and arithmetic on what they say can not overflow.
+
+mod batches;
+mod block;
+mod buffer;
+mod checksum;
+mod columns;
+mod errors;
+mod header;
+mod record;
+mod records;
+mod rows;
+mod tuple;
+mod varint;
+mod writer;
+
+use pyo3::prelude::*;
+
+/// Raised when a kernel's signature or meaning changes; the program uses only the version that it was written for.
+const API_VERSION: u32 = 1;
+
+#[pymodule]
+mod headrace_native {
+    use super::*;
+
+    #[pymodule_export]
+    use super::batches::{cut, scan, stamp_append_time, validate};
+    #[pymodule_export]
+    use super::block::Block;
+    #[pymodule_export]
+    use super::checksum::crc32c;
+    #[pymodule_export]
+    use super::columns::decode_columns;
+    #[pymodule_export]
+    use super::records::{decode_records, encode_records};
+    #[pymodule_export]
+    use super::rows::encode_columns;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("API_VERSION", API_VERSION)
+    }
+}

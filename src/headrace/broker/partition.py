@@ -1,0 +1,218 @@
+"""A partition as its leader serves it: checks a producer's batch, appends, reads, and wakes who waits for more.
+
+The log is opened on first use, off the loop, because opening is recovering; until then `log` is None and callers wait for `opened()`.
+`append` only stages; a batch can be read, and acknowledged as written, after the broker's `flush`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.broker.config import TopicConfig
+from headrace.cluster.image import PartitionImage
+from headrace.errors import (
+    FencedLeaderEpoch,
+    HeadraceError,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    StorageFailed,
+    UnknownLeaderEpoch,
+)
+from headrace.log.config import Staged
+from headrace.log.log import AnyLog
+from headrace.log.reader import FileRead, ReadResult
+from headrace.ports import Buffer, Promise
+from headrace.records.batch import BatchHeader, validate
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+    from headrace.broker.topic import Topic
+
+NO_TIMESTAMP = -1
+
+
+class Waiter(Protocol):
+    """Somebody who waits for more records."""
+
+    def wake(self, partition: Partition) -> None: ...
+
+
+class Partition:
+    __slots__ = ("topic", "index", "image", "log", "error", "dirty", "_broker", "_opening", "_waiters")
+
+    def __init__(self, broker: Broker, topic: Topic, index: int, image: PartitionImage) -> None:
+        self._broker, self.topic, self.index, self.image = broker, topic, index, image
+        self.log: AnyLog | None = None
+        self.error: HeadraceError | None = None
+        self.dirty = False
+        self._opening: Promise[None] | None = None
+        self._waiters: dict[Waiter, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<partition {self.topic.name}/{self.index}>"
+
+    @property
+    def leader(self) -> int:
+        return self.image.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.image.leader_epoch
+
+    @property
+    def replicas(self) -> list[int]:
+        return self.image.replicas
+
+    @property
+    def isr(self) -> list[int]:
+        return self.image.isr
+
+    # The log
+
+    async def opened(self) -> Partition:
+        """This partition with its log open. Several may wait for one opening."""
+        if self.log is None:
+            if self.error is not None:
+                raise self.error
+            opening = self._opening
+            if opening is None:
+                opening = self._opening = self._broker.new_promise()
+                self._broker.open_log(self, self._opened)
+            await opening
+        return self
+
+    def _opened(self, log: AnyLog | None, error: BaseException | None) -> None:
+        opening, self._opening = self._opening, None
+        assert opening is not None
+        if log is not None and self.error is not None:  # deleted meanwhile
+            log.close()
+            error = self.error
+        if error is not None or log is None:
+            if not isinstance(error, HeadraceError):
+                error = StorageFailed(f"{self.topic.name}/{self.index} cannot be opened: {error}")
+            opening.set_exception(error)
+            return
+        log.epochs.begin(self.leader_epoch)
+        log.on_append = self.wake
+        self.log = log
+        opening.set_result(None)
+
+    def recover(self) -> None:
+        """The log has failed. Whoever comes next opens it anew, and that is its recovery."""
+        self.log = None
+
+    def close(self, error: HeadraceError) -> None:
+        """No more service: whoever comes, or waits, is told `error`."""
+        self.error = error
+        log, self.log = self.log, None
+        if log is not None:
+            log.close()
+        self.wake()
+
+    # Producing
+
+    def append(self, batch: Buffer, now_ms: int) -> Staged:
+        """Checks and stages one batch, which becomes ours to patch and keep."""
+        log = self.log
+        assert log is not None
+        header = validate(batch)
+        config = self.topic.config
+        if header.length + 12 != len(batch):
+            raise InvalidRecord("a producer sends exactly one batch for a partition")
+        if len(batch) > config.max_message_bytes:
+            raise MessageTooLarge(
+                f"a batch of {len(batch)} bytes is over max.message.bytes={config.max_message_bytes} of {self.topic.name!r}"
+            )
+        if header.attributes & 0x30:
+            _refuse(header)
+        if config.is_log_append_time:
+            batch, header = _stamped(batch, header, now_ms)
+        elif header.max_timestamp != NO_TIMESTAMP:
+            early, late = config.timestamp_before_max_ms, config.timestamp_after_max_ms
+            if header.max_timestamp > now_ms + late or header.base_timestamp < now_ms - early:
+                _refuse_timestamp(header, config, now_ms)
+        staged = log.stage(batch, header, now_ms, self.image.leader_epoch)
+        if not staged.duplicate and not self.dirty:
+            self.dirty = True
+            self._broker.dirty.append(self)
+        return staged
+
+    def check_in_sync(self) -> None:
+        need = self.topic.config.min_insync_replicas
+        if need > len(self.image.isr):
+            raise NotEnoughReplicas(f"min.insync.replicas={need}, and {len(self.image.isr)} in sync")
+
+    # Reading
+
+    @property
+    def start_offset(self) -> int:
+        assert self.log is not None
+        return self.log.start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Replication factor 1: what is written."""
+        assert self.log is not None
+        return self.log.written_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.high_watermark
+
+    def check_epoch(self, known: int) -> None:
+        """`known`: the leader epoch in the client's metadata, -1 when it has none."""
+        if known == -1 or known == self.image.leader_epoch:
+            return
+        if known < self.image.leader_epoch:
+            raise FencedLeaderEpoch(f"leader epoch {known} is over, it is {self.image.leader_epoch} now")
+        raise UnknownLeaderEpoch(f"leader epoch {known} has not begun here, it is {self.image.leader_epoch} now")
+
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> ReadResult | FileRead:
+        assert self.log is not None
+        return self.log.read(offset, max_bytes, at_least_one=at_least_one)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        assert self.log is not None
+        return self.log.offset_for_timestamp(timestamp_ms)
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        assert self.log is not None
+        return self.log.max_timestamp()
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        assert self.log is not None
+        return self.log.epochs.end_offset_for(epoch, self.log.written_offset)
+
+    def watch(self, waiter: Waiter) -> None:
+        self._waiters[waiter] = None
+
+    def unwatch(self, waiter: Waiter) -> None:
+        self._waiters.pop(waiter, None)
+
+    def wake(self) -> None:
+        if self._waiters:
+            for waiter in tuple(self._waiters):
+                waiter.wake(self)
+
+
+def _refuse(header: BatchHeader) -> None:
+    if header.is_control:
+        raise InvalidRecord("control batches are the broker's to write")
+    raise InvalidRecord("transactions are not offered: no transaction coordinator is advertised")
+
+
+def _refuse_timestamp(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
+    raise InvalidTimestamp(
+        f"timestamps {header.base_timestamp} to {header.max_timestamp} are outside of what the topic takes at {now_ms}: "
+        f"{config.timestamp_before_max_ms} ms before, {config.timestamp_after_max_ms} ms after"
+    )
+
+
+def _stamped(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[Buffer, BatchHeader]:
+    from headrace.records.batch import read_header, stamp_append_time
+
+    own = batch if not isinstance(batch, bytes) else bytearray(batch)
+    stamp_append_time(own, 0, len(own), now_ms)
+    return own, read_header(own)

@@ -1,0 +1,48 @@
+"""A topic as the broker serves it: its name, its meaning, its partitions."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from headrace.broker import config
+from headrace.broker.partition import Partition
+from headrace.cluster.image import TopicImage
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+READABLE_PREFIX = 40  # characters of the name in the folder's name: enough to recognise it
+
+
+class Topic:
+    __slots__ = ("name", "id", "image", "config", "partitions", "internal")
+
+    def __init__(self, broker: Broker, image: TopicImage) -> None:
+        self.name, self.image = image.name, image
+        self.id = uuid.UUID(bytes=image.topic_id)
+        self.config = config.parse(image.config)
+        self.internal = image.name.startswith("__")
+        self.partitions = [Partition(broker, self, index, state) for index, state in enumerate(image.partitions)]
+
+    @property
+    def folder(self) -> str:
+        return folder_name(self.name, self.image.topic_id)
+
+    def reconfigure(self) -> None:
+        """The image's settings have changed."""
+        self.config = config.parse(self.image.config)
+        for partition in self.partitions:
+            if partition.log is not None:
+                partition.log.configure(self.config.for_log())
+
+    def grow(self, broker: Broker) -> None:
+        """The image has more partitions."""
+        for index in range(len(self.partitions), len(self.image.partitions)):
+            self.partitions.append(Partition(broker, self, index, self.image.partitions[index]))
+
+
+def folder_name(name: str, topic_id: bytes) -> str:
+    """Readable for people, unique by the id: a deleted and re-created topic never meets its old files."""
+    readable = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name[:READABLE_PREFIX])
+    return f"{readable}-{topic_id.hex()}"

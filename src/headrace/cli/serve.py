@@ -1,0 +1,115 @@
+"""`headrace serve`: a node until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import random
+import resource
+import signal
+import traceback
+
+from headrace.errors import HeadraceError
+from headrace.log.files import OsFiles
+from headrace.node.logs import Logs
+from headrace.node.node import Node
+from headrace.node.real import RealClock, Threads
+from headrace.node.settings import Settings
+from headrace.records import kernel
+
+RESERVED_FILES = 256  # of the descriptors that a process may have: sockets' listeners, the loop's own, standard streams
+LOG_SHARE = 2  # one in so many of the rest is for segments; connections take the others
+
+
+def serve(settings: Settings) -> int:
+    loop_factory = _loop_factory()
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> int:
+    logs = Logs(settings.log_format, settings.log_level)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: logs.event("node.fault", _fault(context)))
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, stopped)
+    if not kernel.NATIVE:
+        logs.event("native.missing", {"why": kernel.REASON, "so": "the Python twins run: the same, slower"})
+    threads = Threads(loop)
+    node = Node(
+        settings,
+        files=OsFiles(),
+        clock=RealClock(),
+        background=threads,
+        chance=random.SystemRandom(),
+        on_event=logs.event,
+        open_files=_open_files(),
+    )
+    await node.start()
+    addresses = {name: str(address) for name, address in node.addresses.items()}
+    try:
+        _write_ready_file(settings, addresses)
+        # What exists now stays: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        logs.event("node.serving", {"node_id": settings.node_id, "data": settings.data, **addresses})
+        await stopped.wait()
+        logs.event("node.stopping", {})
+    finally:
+        _remove_ready_file(settings)
+        await node.stop()
+        threads.close()
+    logs.event("node.stopped", {})
+    return 0
+
+
+def _stop(stopped: asyncio.Event) -> None:
+    if stopped.is_set():  # asked twice: somebody is in a hurry, and every acknowledged byte is where its level says
+        os._exit(130)
+    stopped.set()
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+def _open_files() -> int:
+    """As many as the system lets us have; how many of them the log may hold open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return max(64, (soft - RESERVED_FILES) // LOG_SHARE)
+
+
+def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:
+    if settings.ready_file is None:
+        return
+    ready = {"pid": os.getpid(), "node_id": settings.node_id, "addresses": addresses}
+    new = f"{settings.ready_file}.{os.getpid()}"
+    try:
+        with open(new, "w") as file:
+            json.dump(ready, file)
+        os.replace(new, settings.ready_file)
+    except OSError as error:
+        raise HeadraceError(f"cannot write --ready-file {settings.ready_file}: {error.strerror}") from error
+
+
+def _remove_ready_file(settings: Settings) -> None:
+    if settings.ready_file is not None and os.path.exists(settings.ready_file):
+        os.remove(settings.ready_file)
+
+
+def _fault(context: dict[str, object]) -> dict[str, object]:
+    error = context.get("exception")
+    fields: dict[str, object] = {"message": context.get("message")}
+    if isinstance(error, BaseException):
+        fields["traceback"] = "".join(traceback.format_exception(error))
+    return fields

@@ -1,0 +1,116 @@
+"""The controller: pure decisions. An image and a wish in, the records that fulfil it out, or an error that says why not.
+
+Nothing here writes, waits or looks at a clock or at chance: ids and times come in from outside, so that a run can be replayed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.cluster.image import Image
+from headrace.cluster.records import (
+    MetadataRecord,
+    NodeRegistered,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+)
+from headrace.errors import InvalidPartitions, InvalidReplication, InvalidTopicName, LimitReached, TopicExists, UnknownTopicId
+
+MAX_TOPIC_NAME_BYTES = 249  # Kafka's, so that a folder name still fits 255 bytes
+PRODUCER_ID_BLOCK = 1000  # ids taken at a time: one entry of the metadata log per thousand producers
+
+
+class Limits(msgspec.Struct, frozen=True):
+    max_partitions: int = 20_000  # of all topics together; one node was tried with 10,000
+    max_partitions_per_topic: int = 10_000
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    topic_id: bytes
+    name: str
+    partitions: int
+    replication: int = 1
+    assignments: list[list[int]] | None = None
+    config: dict[str, str] = {}
+
+
+def check_topic_name(name: str) -> None:
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= MAX_TOPIC_NAME_BYTES:
+        raise InvalidTopicName(f"a topic name has 1 to {MAX_TOPIC_NAME_BYTES} bytes, this one has {size}")
+    if name in (".", ".."):
+        raise InvalidTopicName(f"a topic cannot be called {name!r}")
+    if any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in name):
+        raise InvalidTopicName("a topic name is UTF-8 text without control characters")
+
+
+def create_topic(image: Image, topic: NewTopic, limits: Limits, now_ms: int) -> list[TopicCreated]:
+    check_topic_name(topic.name)
+    if topic.name in image.names:
+        raise TopicExists(f"topic {topic.name!r} exists already")
+    assignments = topic.assignments or _place(image, topic.partitions, topic.replication)
+    _check_assignments(image, assignments)
+    _check_room(image, len(assignments), len(assignments), limits)
+    return [TopicCreated(topic.topic_id, topic.name, assignments, topic.config, now_ms)]
+
+
+def add_partitions(image: Image, topic_id: bytes, total: int, limits: Limits) -> list[MetadataRecord]:
+    topic = image.topics.get(topic_id)
+    if topic is None:
+        raise UnknownTopicId("no such topic")
+    added = total - len(topic.partitions)
+    if added <= 0:
+        raise InvalidPartitions(f"topic {topic.name!r} has {len(topic.partitions)} partitions; {total} is not more")
+    _check_room(image, added, total, limits)
+    return [PartitionsAdded(topic_id, _place(image, added, len(topic.partitions[0].replicas)))]
+
+
+def delete_topic(image: Image, topic_id: bytes) -> list[MetadataRecord]:
+    if topic_id not in image.topics:
+        raise UnknownTopicId("no such topic")
+    return [TopicDeleted(topic_id)]
+
+
+def configure_topic(image: Image, topic_id: bytes, changes: dict[str, str | None]) -> list[MetadataRecord]:
+    if topic_id not in image.topics:
+        raise UnknownTopicId("no such topic")
+    return [TopicConfigured(topic_id, changes)]
+
+
+def register_node(image: Image, node_id: int, listeners: dict[str, str], rack: str | None) -> list[MetadataRecord]:
+    known = image.nodes.get(node_id)
+    return [NodeRegistered(node_id, known.incarnation + 1 if known else 1, listeners, rack)]
+
+
+def reserve_producer_ids(image: Image, node_id: int) -> list[MetadataRecord]:
+    return [ProducerIdsReserved(node_id, image.next_producer_id + PRODUCER_ID_BLOCK)]
+
+
+def _place(image: Image, partitions: int, replication: int) -> list[list[int]]:
+    """Round-robin over the nodes, each next partition starting one node further."""
+    nodes = sorted(image.nodes)
+    if partitions < 1:
+        raise InvalidPartitions(f"a topic has at least one partition, not {partitions}")
+    if not 1 <= replication <= len(nodes):
+        raise InvalidReplication(f"replication factor {replication} needs as many nodes; there are {len(nodes)}")
+    return [[nodes[(i + r) % len(nodes)] for r in range(replication)] for i in range(partitions)]
+
+
+def _check_assignments(image: Image, assignments: list[list[int]]) -> None:
+    for replicas in assignments:
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise InvalidReplication(f"an assignment names each of its nodes once, not {replicas}")
+        if unknown := [node for node in replicas if node not in image.nodes]:
+            raise InvalidReplication(f"there is no node {unknown[0]}")
+        if len(replicas) != len(assignments[0]):
+            raise InvalidReplication("every partition of a topic has the same number of replicas")
+
+
+def _check_room(image: Image, added: int, in_topic: int, limits: Limits) -> None:
+    if in_topic > limits.max_partitions_per_topic:
+        raise InvalidPartitions(f"a topic has at most {limits.max_partitions_per_topic} partitions, not {in_topic}")
+    if image.partition_count + added > limits.max_partitions:
+        raise LimitReached(f"the cluster holds at most {limits.max_partitions} partitions (max_partitions)")

@@ -1,0 +1,187 @@
+"""The metadata log of a quorum of one: it appends, syncs and thereby commits by itself.
+
+The format is the one that several nodes will share, so that a lone node can be joined without a reformat:
+- an entry is (term, index, data), kept in the same log that every partition uses: index = offset + 1, term = the batch's leader
+  epoch, data = the value of the batch's one record, a list of metadata records that commit together;
+- `state` holds the hard state (term, vote, commit), replaced whole and synced before it is relied on;
+- `image` holds a snapshot of the image at (term, index), replaced whole; the log before it is then let go.
+
+Law: an entry is applied, and its proposer told, only after it was synced. One proposal is on its way at a time; the next is made
+from the image that has the one before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from headrace.cluster import records
+from headrace.cluster.image import Image
+from headrace.cluster.records import MetadataRecord
+from headrace.errors import FormatTooNew, HeadraceError, StorageFailed
+from headrace.log.config import LogConfig
+from headrace.log.log import Log
+from headrace.log.reader import FileRead
+from headrace.log.store import LogStore
+from headrace.ports import Clock, Files
+from headrace.records import batch, codec, kernel
+
+METADATA_LOG_ID = b"headrace-metadat" + bytes(4)
+SNAPSHOT_ENTRIES = 1000  # replayed at start: a few milliseconds
+READ_BYTES = 1 << 20
+_MAGIC = b"HRMETA01"
+
+_Saveable = TypeVar("_Saveable", bound=msgspec.Struct)
+Decide = Callable[[Image], list[MetadataRecord]]
+Done = Callable[[HeadraceError | None], None]
+
+
+class HardState(msgspec.Struct, frozen=True):
+    term: int = 0
+    vote: int = -1
+    commit: int = 0
+
+
+class _SavedImage(msgspec.Struct, frozen=True):
+    term: int
+    index: int
+    image: bytes
+
+
+class Quorum:
+    def __init__(self, store: LogStore, files: Files, clock: Clock, node_id: int) -> None:
+        self._files, self._clock, self._node_id = files, clock, node_id
+        self._folder = f"{store.root}/metadata"
+        files.make_directory(self._folder)
+        files.sync_directory(store.root)
+        config = LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=64 << 20)
+        self._log: Log = store.open_log(f"{self._folder}/log", METADATA_LOG_ID, config)
+        self.image, self._snapshot_index = self._load_image()
+        self._applied = self._snapshot_index
+        self._replay()
+        saved = self._load(f"{self._folder}/state", HardState) or HardState()
+        # A quorum of one elects itself: a new term each start tells this run's entries from the last one's.
+        self.hard_state = HardState(max(saved.term, self._log.epochs.latest) + 1, node_id, self._applied)
+        self._save(f"{self._folder}/state", self.hard_state)
+        self._waiting: deque[tuple[Decide, Done]] = deque()
+        self._busy = False
+        self.on_apply: Callable[[list[MetadataRecord]], None] = lambda _: None
+
+    @property
+    def index(self) -> int:
+        """The last applied entry."""
+        return self._applied
+
+    def propose(self, decide: Decide, done: Done) -> None:
+        """`decide` is called with the image when its turn comes; its records are appended, synced, applied; then `done`."""
+        self._waiting.append((decide, done))
+        self._next()
+
+    def propose_now(self, decide: Decide) -> None:
+        """For the start, before there is a loop to come back to: appends, syncs and applies before it returns."""
+        self._append(made := decide(self.image))
+        if not self._log.sync_now():
+            raise self._log.failed or StorageFailed(f"{self._folder} could not be synced")
+        self._commit(made)
+
+    def close(self) -> None:
+        self._log.close()
+        self._save(f"{self._folder}/state", msgspec.structs.replace(self.hard_state, commit=self._applied))
+
+    def _next(self) -> None:
+        while self._waiting and not self._busy:
+            decide, done = self._waiting.popleft()
+            try:
+                made = decide(self.image)
+                if made:
+                    self._append(made)
+            except HeadraceError as error:
+                done(error)
+                continue
+            if not made:
+                done(None)
+                continue
+            self._busy = True
+            self._log.when_synced(self._log.written_offset, partial(self._synced, made, done))
+
+    def _synced(self, made: list[MetadataRecord], done: Done, error: HeadraceError | None) -> None:
+        self._busy = False
+        if error is None:
+            self._commit(made)
+        done(error)
+        self._next()
+
+    def _append(self, made: list[MetadataRecord]) -> None:
+        now_ms = self._clock.now_ms()
+        data = bytearray(codec.encode([codec.Record(key=None, value=records.encode(made), timestamp_ms=now_ms)]))
+        self._log.stage(data, batch.read_header(data), now_ms, self.hard_state.term)
+        self._log.flush()
+
+    def _commit(self, made: list[MetadataRecord]) -> None:
+        self._applied += 1
+        for record in made:
+            self.image.apply(record)
+        self.on_apply(made)
+        if self._applied - self._snapshot_index >= SNAPSHOT_ENTRIES:
+            self._snapshot()
+
+    def _snapshot(self) -> None:
+        """Only bounds the replay at the next start: when the disk refuses it, the entry after this one tries again."""
+        try:
+            self._save(f"{self._folder}/image", _SavedImage(self.hard_state.term, self._applied, self.image.save()))
+        except OSError:
+            return
+        self._snapshot_index = self._applied
+        self._log.delete_records(self._applied)
+
+    def _load_image(self) -> tuple[Image, int]:
+        saved = self._load(f"{self._folder}/image", _SavedImage)
+        return (Image.load(saved.image), saved.index) if saved else (Image(), 0)
+
+    def _replay(self) -> None:
+        while self._applied < self._log.written_offset:
+            read = self._log.read(self._applied, READ_BYTES)
+            found = read.run() if isinstance(read, FileRead) else read
+            for piece in found.pieces:
+                for entry in codec.decode(piece):
+                    if entry.offset < self._applied:
+                        continue
+                    assert entry.value is not None
+                    for record in records.decode(entry.value):
+                        self.image.apply(record)
+                    self._applied = entry.offset + 1
+
+    def _save(self, path: str, value: msgspec.Struct) -> None:
+        """Whole or not at all: a new file, synced, takes the old one's name."""
+        body = msgspec.msgpack.encode(value)
+        handle = self._files.open(f"{path}.new", create=True)
+        try:
+            self._files.truncate(handle, 0)
+            data = _MAGIC + kernel.crc32c(body).to_bytes(4, "big") + body
+            written = 0
+            while written < len(data):
+                written += self._files.pwritev(handle, [memoryview(data)[written:]], written)
+            self._files.datasync(handle)
+        finally:
+            self._files.close(handle)
+        self._files.rename(f"{path}.new", path)
+        self._files.sync_directory(self._folder)
+
+    def _load(self, path: str, kind: type[_Saveable]) -> _Saveable | None:
+        if not self._files.exists(path):
+            return None
+        handle = self._files.open(path)
+        try:
+            data = self._files.pread(handle, self._files.size(handle), 0)
+        finally:
+            self._files.close(handle)
+        body = data[len(_MAGIC) + 4 :]
+        if data[: len(_MAGIC)] != _MAGIC:
+            raise FormatTooNew(f"{path} is not in a format that this version reads")
+        if int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4], "big") != kernel.crc32c(body):
+            raise StorageFailed(f"{path} is damaged: restore it from a backup or from another node")
+        return msgspec.msgpack.decode(body, type=kind)

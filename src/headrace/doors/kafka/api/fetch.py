@@ -1,0 +1,310 @@
+"""Fetch, 4 to 18: whole batches, as they were written, from memory or file, with a long poll when there is too little.
+
+A fetch is answered when it has `min_bytes`, an error to tell, or no time left. What the file system does not hold in memory is read off
+the loop. Partitions of a session are looked at only when they have news.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from headrace.broker.partition import Partition
+from headrace.doors.kafka.names import from_kafka
+from headrace.doors.kafka.registry import Api
+from headrace.doors.kafka.sessions import NO_SESSION, Asked, Session
+from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
+from headrace.log.reader import FileRead, ReadResult
+from headrace.ports import Buffer
+from headrace.wire.kafka import fetch as wire
+from headrace.wire.kafka.errors import Code, code_for
+from headrace.wire.kafka.header import FETCH, RequestHeader
+
+if TYPE_CHECKING:
+    from headrace.doors.kafka.connection import Connection
+
+API = Api(FETCH, "Fetch", range(wire.OLDEST, wire.NEWEST + 1))
+
+BY_ID_FROM = 13
+READ_COMMITTED = 1
+MAX_WAIT_MS = 60_000  # a longer poll gains a client nothing
+
+
+def begin(connection: Connection, buffer: memoryview, end: int, header: RequestHeader) -> None:
+    request = wire.decode_request(buffer, header.end, end, header.version)
+    by_id = header.version >= BY_ID_FROM
+    door = connection.door
+    session = door.sessions.find(request, by_id, door.loop.time())
+    if isinstance(session, Code):
+        place = connection.place()
+        place.buffers = wire.encode_response(header.version, header.correlation_id, 0, session, NO_SESSION, [])
+        return
+    incremental = session is not None and request.session_epoch > 0
+    asked = [
+        Asked(key, want, _partition(connection, key, want.partition))
+        for topic in request.topics
+        for key in (topic.topic_id if by_id else topic.name,)
+        if key is not None
+        for want in topic.partitions
+    ]
+    fetch = Fetch(connection, header, request, session, incremental, asked)
+    if session is not None:
+        for forgotten in request.forgotten:
+            key = forgotten.topic_id if by_id else forgotten.name
+            for index in forgotten.partitions:
+                assert key is not None
+                session.forget((key, index))
+        session.update(asked)
+    fetch.start()
+
+
+def _partition(connection: Connection, topic: str | UUID, index: int) -> Partition | None:
+    broker = connection.broker
+    found = broker.topic_by_id(topic) if isinstance(topic, UUID) else broker.topic(topic) or broker.topic(from_kafka(topic))
+    return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
+
+
+class Fetch:
+    """One request, from its first look to its answer."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: wire.FetchRequest,
+        session: Session | None,
+        incremental: bool,
+        asked: list[Asked],
+    ) -> None:
+        self.connection, self.header, self.request = connection, header, request
+        self.session, self.incremental = session, incremental
+        self._asked = asked
+        self._answer = connection.place()
+        self._scheduled = self._done = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+
+    def start(self) -> None:
+        closed = [one.partition for one in self._candidates() if _is_closed(one.partition)]
+        wait_ms = min(self.request.max_wait_ms, MAX_WAIT_MS)
+        self._deadline = self.connection.door.loop.time() + wait_ms / 1000
+        if closed:
+            self.connection.block()
+            self.connection.door.spawn(self._open_first(closed), self.connection)
+        elif not self._attempt(last=wait_ms <= 0):
+            self._wait()
+
+    async def _open_first(self, closed: list[Partition | None]) -> None:
+        failed: dict[Partition, HeadraceError] = {}
+        for partition in closed:
+            assert partition is not None
+            try:
+                await partition.opened()
+            except HeadraceError as error:
+                failed[partition] = error
+        if not self._attempt(last=self.connection.door.loop.time() >= self._deadline, failed=failed):
+            self._wait()
+
+    # Waiting for more
+
+    def _wait(self) -> None:
+        self.connection.block()
+        door = self.connection.door
+        self._timer = door.loop.call_at(self._deadline, self._last_look)
+        door.polls[self] = None
+        self.connection.poll = self
+        if self.session is not None:
+            self.session.on_news = self._news
+        else:
+            for one in self._asked:
+                if one.partition is not None:
+                    one.partition.watch(self)
+
+    def wake(self, partition: Partition) -> None:
+        self._news()
+
+    def _news(self) -> None:
+        """One look for all that a turn brings."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.connection.door.loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._scheduled = False
+        if not self._done and self._attempt(last=False):
+            self._stop_waiting()
+
+    def _last_look(self) -> None:
+        if not self._done:
+            self._stop_waiting()
+            self._attempt(last=True)
+
+    def hurry(self) -> None:
+        """The node is stopping."""
+        self._last_look()
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        if not self._done:
+            self._done = True
+            self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self.connection.door.polls.pop(self, None)
+            self.connection.poll = None
+            if self.session is not None:
+                self.session.on_news = None
+            else:
+                for one in self._asked:
+                    if one.partition is not None:
+                        one.partition.unwatch(self)
+
+    # Looking
+
+    def _candidates(self) -> Iterable[Asked]:
+        return list(self.session.ready) if self.session is not None else self._asked
+
+    def _attempt(self, *, last: bool, failed: dict[Partition, HeadraceError] | None = None) -> bool:
+        """True when the answer is made, or being read from disk."""
+        door = self.connection.door
+        last = last or door.stopping
+        left = min(self.request.max_bytes, door.unsent.room(door.limits.fetch_max_bytes))
+        if left <= 0 and not last:
+            return False
+        got, urgent, from_disk = 0, False, False
+        looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]] = []
+        for one in self._candidates():
+            found = self._read(one, left - got, got == 0 and left > 0, failed)
+            looked.append((one, found))
+            if isinstance(found, ReadResult):
+                got += found.size
+            elif isinstance(found, FileRead):
+                got += min(one.want.max_bytes, left - got)  # at the most; how much, the disk will say
+                from_disk = True
+            else:
+                urgent = True
+        if not last and not urgent and got < self.request.min_bytes:
+            return False
+        self._done = True
+        if from_disk:
+            self.connection.block()
+            door.spawn(self._read_disk(looked, got), self.connection)
+        else:
+            self._finish(looked)
+        return True
+
+    def _read(
+        self, one: Asked, left: int, at_least_one: bool, failed: dict[Partition, HeadraceError] | None
+    ) -> ReadResult | FileRead | HeadraceError:
+        partition, want = one.partition, one.want
+        if partition is None:
+            return _unknown(one)
+        if partition.log is None:
+            return partition.error or (failed or {}).get(partition) or UnknownTopic(f"{partition!r} is not open")
+        try:
+            if want.current_leader_epoch != -1:
+                partition.check_epoch(want.current_leader_epoch)
+            return partition.read(want.fetch_offset, max(0, min(want.max_bytes, left)), at_least_one=at_least_one)
+        except HeadraceError as error:
+            return error
+
+    async def _read_disk(
+        self, looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]], size: int
+    ) -> None:
+        door = self.connection.door
+        read: list[tuple[Asked, ReadResult | FileRead | HeadraceError]] = []
+        door.unsent.reading_bytes += size
+        try:
+            for one, found in looked:
+                if isinstance(found, FileRead):
+                    try:
+                        found = await door.in_background(found.run)
+                    except HeadraceError as error:
+                        found = error
+                read.append((one, found))
+        finally:
+            door.unsent.reading_bytes -= size
+        self._finish(read)
+
+    # Answering
+
+    def _finish(self, looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]]) -> None:
+        topics: dict[str | UUID, list[wire.FetchedPartition]] = {}
+        for one, found in looked:
+            fetched = self._fetched(one, found)
+            if self._tell(one, fetched):
+                topics.setdefault(one.topic, []).append(fetched)
+        header = self.header
+        session_id = self.session.id if self.session is not None else NO_SESSION
+        results = [
+            wire.FetchedTopic(None, topic, parts) if isinstance(topic, UUID) else wire.FetchedTopic(topic, None, parts)
+            for topic, parts in topics.items()
+        ]
+        self._answer.buffers = wire.encode_response(header.version, header.correlation_id, 0, 0, session_id, results)
+        self.connection.unblock()
+
+    def _fetched(self, one: Asked, found: ReadResult | FileRead | HeadraceError) -> wire.FetchedPartition:
+        partition = one.partition
+        if isinstance(found, HeadraceError):
+            code, _ = code_for(found)
+            known = isinstance(found, OffsetOutOfRange | DamagedRange) and partition is not None and partition.log is not None
+            return wire.FetchedPartition(one.index, code, log_start_offset=partition.start_offset if known and partition else -1)
+        assert isinstance(found, ReadResult)
+        if partition is None or partition.log is None:  # deleted while we read
+            return wire.FetchedPartition(one.index, code_for(_unknown(one))[0])
+        aborted: list[tuple[int, int]] | None = [] if self.request.isolation_level == READ_COMMITTED else None
+        pieces: list[Buffer] = found.pieces
+        return wire.FetchedPartition(
+            one.index,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.start_offset,
+            pieces,
+            found.size,
+            aborted,
+            diverging=_diverging(partition, one.want),
+        )
+
+    def _tell(self, one: Asked, fetched: wire.FetchedPartition) -> bool:
+        """In a session only what is new is told; the rest of a full fetch is told once."""
+        session = self.session
+        if session is None:
+            return True
+        news = (
+            not self.incremental
+            or fetched.error != 0
+            or fetched.size > 0
+            or fetched.high_watermark != one.high_watermark
+            or fetched.log_start_offset != one.start_offset
+        )
+        one.high_watermark, one.start_offset = fetched.high_watermark, fetched.log_start_offset
+        session.ready.pop(one, None)
+        more = fetched.error != 0 or one.want.fetch_offset < fetched.high_watermark
+        if more and session.asked.get(one.key) is one:
+            session.ready[one] = None  # at the end of the line: who got something lets others go first
+        return news
+
+
+def _diverging(partition: Partition, want: wire.FetchPartition) -> tuple[int, int] | None:
+    """Where a reader that knows its last epoch left our history, if it did."""
+    if want.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.epoch_end(want.last_fetched_epoch)
+    if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
+        return epoch, end_offset
+    return None
+
+
+def _is_closed(partition: Partition | None) -> bool:
+    return partition is not None and partition.log is None and partition.error is None
+
+
+def _unknown(one: Asked) -> HeadraceError:
+    if isinstance(one.topic, UUID):
+        return UnknownTopicId(f"no topic {one.topic}, or no partition {one.index} of it")
+    return UnknownTopic(f"no topic {one.topic!r}, or no partition {one.index} of it")

@@ -1,0 +1,343 @@
+"""One connection of a Kafka client: frames in, answers out in the order of their requests.
+
+- Bytes are read into one scratch buffer that all connections share; a large frame gets a buffer of its own, which the log may keep,
+  so that a producer's megabyte is never copied. An idle connection holds no buffer.
+- A turn is what one read brought: all its requests are taken, then the broker writes everything they produced (one write for a
+  partition), then the answers go out.
+- Produce requests may wait for their sync side by side; any other request that has to wait holds back those behind it, as Kafka does.
+- No request is taken while answers pile up unsent: what was read already stays here, and the socket is not read on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from headrace.doors.kafka.api import fetch, produce
+from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.limits import OWN_FRAME_BYTES, WRITE_HIGH_WATER_BYTES
+from headrace.ports import Buffer
+from headrace.wire.kafka import frame
+from headrace.wire.kafka.errors import MalformedRequest
+from headrace.wire.kafka.header import FETCH, PRODUCE, RequestHeader, read_header
+
+if TYPE_CHECKING:
+    from headrace.doors.kafka.door import KafkaDoor
+
+
+class Answer:
+    """A place in the order of answers. Filled when `buffers` is set."""
+
+    __slots__ = ("buffers",)
+
+    def __init__(self) -> None:
+        self.buffers: Sequence[Buffer] | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, door: KafkaDoor) -> None:
+        self.door = door
+        self.broker = door.broker
+        self.active = True
+        self.closed = False
+        self.listener: tuple[str, int] = ("", 0)
+        self.peer = ""
+        self.poll: fetch.Fetch | None = None  # the fetch that waits for more
+        self.task: asyncio.Task[None] | None = None  # the request that waits for something else
+        self.waiting: dict[produce.Pending, None] = {}  # for their sync
+        self._answers: deque[Answer] = deque()
+        self._staged: list[produce.Pending] = []
+        self._kept: Buffer = b""  # read, but not taken yet
+        self._frame: bytearray | None = None  # a large frame on its way in
+        self._frame_bytes = 0  # its whole size
+        self._filled = 0
+        self._starved = False  # it waits for memory
+        self._blocked = False  # by a request that waits
+        self._write_paused = False
+        self._read_paused = False
+        self._backlog = False  # whole requests may be among what was kept
+        self._wanted = False  # a turn is due for them
+        self._draining = False
+
+    # Coming and going
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one but in name
+        self.peer = _address(transport.get_extra_info("peername"))[0]
+        self.listener = _address(transport.get_extra_info("sockname"))
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self.door.joined(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        self._drop_frame()
+        self._kept = b""
+        self._answers.clear()
+        self.waiting.clear()
+        self.door.left(self)
+
+    def close(self, why: str | None = None) -> None:
+        """After what is answered already; `why` is for the log."""
+        if self.closed:
+            return
+        self.closed = True
+        if why is not None:
+            self.door.refused(self, why)
+        self._transport.close()
+
+    def abort(self) -> None:
+        self.closed = True
+        self._transport.abort()
+
+    # Bytes in
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        kept = len(self._kept)
+        if kept:
+            self.door.scratch[:kept] = self._kept
+        return self.door.scratch_view[kept:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active = True
+        if self.closed:
+            return
+        if self._frame is not None:
+            self._filled += nbytes
+            if self._filled == len(self._frame):
+                self._frame_grew()
+            return
+        end = len(self._kept) + nbytes
+        self._kept = b""
+        self._take(self.door.scratch_view, end)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def _take(self, buffer: memoryview, end: int) -> None:
+        """One turn: every whole request in `buffer`, as long as nothing holds us back."""
+        at = 0
+        self._backlog = False
+        try:
+            while end - at >= frame.SIZE_BYTES:
+                if self._held():
+                    self._backlog = True
+                    break
+                size = frame.frame_size(buffer, at, self.door.limits.max_request_bytes)
+                stop = at + frame.SIZE_BYTES + size
+                if stop > end:
+                    if size > OWN_FRAME_BYTES:
+                        self._begin_frame(size, buffer[at + frame.SIZE_BYTES : end])
+                        at = end
+                    break
+                self._request(buffer, at + frame.SIZE_BYTES, stop, None)
+                at = stop
+        except MalformedRequest as error:
+            self._end_turn()
+            self.close(str(error))
+            return
+        if at < end and not self.closed:
+            self._kept = bytes(buffer[at:end])
+        self._end_turn()
+
+    def _held(self) -> bool:
+        if self._blocked or self._write_paused or self.closed or self.door.stopping:
+            return True
+        return len(self._answers) >= self.door.limits.max_in_flight
+
+    # A large frame
+
+    def _begin_frame(self, size: int, first: memoryview) -> None:
+        step = max(self.door.memory.first_step(size), min(2 * len(first), size))
+        self._frame_bytes = size
+        self._frame = bytearray(len(first))
+        self._frame[:] = first
+        self._filled = len(first)
+        self.door.memory.used_bytes += len(first)
+        self._grow_to(step)
+
+    def _frame_grew(self) -> None:
+        assert self._frame is not None
+        if self._filled < self._frame_bytes:
+            self._grow_to(min(2 * self._filled, self._frame_bytes))
+            return
+        own, self._frame = self._frame, None
+        try:
+            self._request(memoryview(own), 0, len(own), own)
+        except MalformedRequest as error:
+            self._end_turn()
+            self.close(str(error))
+        else:
+            self._end_turn()
+        finally:
+            self.door.memory.give_back(self, len(own))
+
+    def _grow_to(self, size: int) -> None:
+        assert self._frame is not None
+        more = size - len(self._frame)
+        if not self.door.memory.take(self, more, self._grow_again):
+            self._starved = True
+            self._pause_reading()
+            return
+        if self._filled < size:
+            grown = bytearray(size)
+            grown[: self._filled] = self._frame
+            self._frame = grown
+
+    def _grow_again(self) -> None:
+        if self._frame is not None and not self.closed:
+            self._starved = False
+            self._resume_reading()
+            self._grow_to(min(max(2 * self._filled, self.door.memory.first_step(self._frame_bytes)), self._frame_bytes))
+
+    def _drop_frame(self) -> None:
+        own, self._frame = self._frame, None
+        self.door.memory.give_back(self, len(own) if own is not None else 0)
+
+    # Requests
+
+    def _request(self, buffer: memoryview, at: int, end: int, own: bytearray | None) -> None:
+        header = read_header(buffer, at, end)
+        if header.api_key == PRODUCE and produce.API.handles(header.version):
+            pending = produce.stage(self, buffer, end, header, own)
+            if pending is not None:
+                self._staged.append(pending)
+        elif header.api_key == FETCH and fetch.API.handles(header.version):
+            fetch.begin(self, buffer, end, header)
+        else:
+            answer = self.place()
+            handled = self.door.handle(buffer, end, header, self._context(header))
+            if isinstance(handled, bytes):
+                answer.buffers = (handled,)
+            else:
+                self.wait_for(answer, handled)
+
+    def _context(self, header: RequestHeader) -> Context:
+        return Context(
+            self.broker, header.api_key, header.version, header.correlation_id, header.client_id, self.peer, self.listener
+        )
+
+    def wait_for(self, answer: Answer, handled: Awaitable[bytes]) -> None:
+        """Nothing behind this request is taken until it is answered."""
+        self._blocked = True
+        self.door.spawn(self._wait(answer, handled), self)
+
+    async def _wait(self, answer: Answer, handled: Awaitable[bytes]) -> None:
+        try:
+            answer.buffers = (await handled,)
+        except MalformedRequest as error:
+            self.close(str(error))
+        finally:
+            self.unblock()
+
+    def block(self) -> None:
+        self._blocked = True
+
+    def unblock(self) -> None:
+        """The request that waited is answered (or never will be): send, and take what was kept behind it."""
+        self._blocked = False
+        self.drain_soon()
+
+    # Answers out
+
+    def place(self) -> Answer:
+        answer = Answer()
+        self._answers.append(answer)
+        return answer
+
+    def drain_soon(self) -> None:
+        """Several answers that become ready together go out together."""
+        if not self._draining and not self.closed:
+            self._draining = True
+            self.door.loop.call_soon(self._drain)
+
+    def finish_turn(self, pending: produce.Pending) -> None:
+        """For a request that had to wait for a log to be opened."""
+        self._staged.append(pending)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        self._draining = True  # below, not by those who ask for it meanwhile
+        staged = self._staged
+        if staged:
+            self._staged = []
+            failed = self.broker.flush()
+            for pending in staged:
+                pending.flushed(failed)
+        self._drain()
+
+    def _drain(self) -> None:
+        self._draining = False
+        answers = self._answers
+        if self.closed:
+            return
+        out: list[Buffer] = []
+        while answers and (buffers := answers[0].buffers) is not None:
+            answers.popleft()
+            out += buffers
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif out:
+            self._transport.writelines(out)
+        held = self._held()
+        if held or self._backlog:
+            self._pause_reading()
+            if not held and not self._wanted:
+                # A turn of its own, never inside of somebody else's: what a turn stages, it also answers.
+                self._wanted = True
+                self.door.loop.call_soon(self._take_kept)
+        elif not self._starved:
+            self._resume_reading()
+
+    def _take_kept(self) -> None:
+        self._wanted = False
+        if not self.closed:
+            kept, self._kept = self._kept, b""
+            self._take(memoryview(kept), len(kept))
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self.door.unsent.slow(self, self.door.loop.time())
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.active = True
+        self.door.unsent.gone(self)
+        self.drain_soon()
+
+    def unsent_bytes(self) -> int:
+        """What was answered and is not in the kernel's hands yet."""
+        return self._transport.get_write_buffer_size()
+
+    def _pause_reading(self) -> None:
+        if not self._read_paused and not self.closed:
+            self._read_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._read_paused and not self.closed:
+            self._read_paused = False
+            self._transport.resume_reading()
+
+    @property
+    def is_waiting_for_frame(self) -> bool:
+        """In the middle of a request's bytes, and it is the client who does not go on."""
+        if self._starved or self._backlog:
+            return False
+        return self._frame is not None or bool(self._kept)
+
+    @property
+    def is_busy(self) -> bool:
+        """A request is not answered yet."""
+        return bool(self._answers)
+
+
+def _address(address: object) -> tuple[str, int]:
+    match address:
+        case (str(host), int(port), *_):
+            return host, port
+        case _:
+            return str(address or ""), 0

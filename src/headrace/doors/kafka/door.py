@@ -1,0 +1,159 @@
+"""The Kafka door: the listener, its connections and what they share."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TypeVar, cast
+
+from headrace.broker.broker import Broker, OnEvent
+from headrace.doors.kafka import registry
+from headrace.doors.kafka.api.fetch import Fetch
+from headrace.doors.kafka.connection import Connection
+from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.limits import SCRATCH_BYTES, KafkaLimits
+from headrace.doors.kafka.memory import RequestMemory
+from headrace.doors.kafka.sessions import Sessions
+from headrace.doors.kafka.unsent import Unsent
+from headrace.ports import Background
+from headrace.wire.kafka.header import RequestHeader
+
+T = TypeVar("T")
+
+SWEEP_S = 1.0  # how often time-outs are looked for; each is good to that much
+DRAIN_S = 5.0  # what a stop gives requests that are under way
+BACKLOG = 1024  # connects that the kernel holds for us while a turn runs
+
+
+class KafkaDoor:
+    def __init__(
+        self,
+        broker: Broker,
+        background: Background,
+        loop: asyncio.AbstractEventLoop,
+        limits: KafkaLimits,
+        chance: random.Random,
+        on_event: OnEvent,
+    ) -> None:
+        self.broker, self.loop, self.limits = broker, loop, limits
+        self._background, self._on_event = background, on_event
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch_view = memoryview(self.scratch)
+        self.memory = RequestMemory(limits.request_memory_bytes)
+        self.unsent = Unsent(limits.unsent_bytes)
+        self.sessions = Sessions(limits.max_sessions, lambda: chance.randrange(1, 1 << 31))
+        self.polls: dict[Fetch, None] = {}
+        self._connections: dict[Connection, float] = {}
+        self._tasks: dict[asyncio.Task[None], Connection] = {}
+        self._server: asyncio.AbstractServer | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self.stopping = False
+        self._over_limit = False
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Where it listens."""
+        self._server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
+        self._sweep = self.loop.call_later(SWEEP_S, self._look_for_timeouts)
+        address = self._server.sockets[0].getsockname()
+        return address[0], address[1]
+
+    async def stop(self) -> None:
+        """Takes nothing new, answers what it took, closes."""
+        self.stopping = True
+        if self._server is not None:
+            self._server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for poll in list(self.polls):
+            poll.hurry()
+        deadline = self.loop.time() + DRAIN_S
+        while any(map(_is_under_way, self._connections)) and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.close()
+        await asyncio.sleep(0)
+        for connection in list(self._connections):
+            connection.abort()
+        for task in list(self._tasks):
+            task.cancel()
+
+    # For connections
+
+    def handle(self, buffer: memoryview, end: int, header: RequestHeader, context: Context) -> bytes | Awaitable[bytes]:
+        return registry.handle(buffer, end, header, context)
+
+    def joined(self, connection: Connection) -> None:
+        self._connections[connection] = self.loop.time()
+        if self.stopping or len(self._connections) > self.limits.max_connections:
+            if not self._over_limit and not self.stopping:
+                self._over_limit = True
+                self._on_event("kafka.connections-full", {"max_connections": self.limits.max_connections})
+            connection.abort()
+
+    def left(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        self.unsent.gone(connection)
+        if len(self._connections) < self.limits.max_connections:
+            self._over_limit = False
+        if connection.poll is not None:
+            connection.poll.cancel()
+        if connection.task is not None:
+            connection.task.cancel()
+
+    def refused(self, connection: Connection, why: str) -> None:
+        self._on_event("kafka.closed", {"peer": connection.peer, "why": why})
+
+    def spawn(self, work: Coroutine[object, object, None], owner: Connection) -> None:
+        """A connection has one such request at a time: it holds back those behind it."""
+        task = owner.task = self.loop.create_task(work)
+        self._tasks[task] = owner
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        owner = self._tasks.pop(task)
+        if owner.task is task:
+            owner.task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.loop.call_exception_handler({"message": "a request's handler failed", "exception": error, "task": task})
+            owner.close("a fault of ours; the log has it")
+
+    def in_background(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.loop.create_future()
+
+        def done(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(cast(T, result))
+
+        self._background.run(work, done)
+        return future
+
+    # Time
+
+    def _look_for_timeouts(self) -> None:
+        now = self.loop.time()
+        self._sweep = self.loop.call_later(SWEEP_S, self._look_for_timeouts)
+        idle_s, stall_s = self.limits.idle_ms / 1000, self.limits.stall_ms / 1000
+        for connection, since in list(self._connections.items()):
+            self.unsent.look(connection, now)
+            if connection.active:
+                connection.active = False
+                self._connections[connection] = now
+            elif connection.is_waiting_for_frame and now - since > stall_s:
+                connection.close(f"the rest of a request did not come for {stall_s:.0f} s")
+            elif now - since > idle_s and not connection.is_busy:
+                connection.abort()
+            for pending in [p for p in connection.waiting if p.deadline < now]:
+                pending.expire()
+        for connection in self.unsent.hopeless(now):
+            assert isinstance(connection, Connection)
+            self.refused(connection, "it takes none of its answers, and memory for them is short")
+            connection.abort()
+
+
+def _is_under_way(connection: Connection) -> bool:
+    return connection.is_busy or connection.unsent_bytes() > 0

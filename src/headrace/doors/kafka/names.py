@@ -1,0 +1,63 @@
+"""Topic names at the Kafka door.
+
+Kafka allows 1 to 249 of `[A-Za-z0-9._-]`; our names are any text. A name that Kafka could not have appears
+under one reserved prefix with its UTF-8 bytes in base32, and so does a name that begins with that prefix
+itself: the two ways are each other's inverse, and no name hides another.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Final
+
+from headrace.errors import InvalidTopicName
+
+RESERVED_PREFIX: Final = "headrace-b32-"
+
+MAX_NAME_BYTES: Final = (
+    249  # Kafka's; a folder `name-partition` has to fit the 255 bytes of a file's name there
+)
+
+_LEGAL = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_BYTES}}}", re.ASCII)
+
+
+def is_legal(name: str) -> bool:
+    return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
+
+
+def to_kafka(name: str) -> str:
+    """The name under which a Kafka client knows the topic that we call `name`."""
+    if is_legal(name) and not name.startswith(RESERVED_PREFIX):
+        return name
+    return RESERVED_PREFIX + base64.b32encode(name.encode()).decode().rstrip("=").lower()
+
+
+def from_kafka(name: str) -> str:
+    """Our name of the topic that a Kafka client calls `name`; the same when it was never changed."""
+    if not name.startswith(RESERVED_PREFIX):
+        return name
+    plain = _decoded(name[len(RESERVED_PREFIX) :])
+    return plain if plain and to_kafka(plain) == name else name
+
+
+def checked(name: str) -> str:
+    """`from_kafka` of a name that a topic may be created with; refuses what Kafka refuses, and our prefix."""
+    plain = from_kafka(name)
+    if plain != name:
+        return plain
+    if name.startswith(RESERVED_PREFIX):
+        raise InvalidTopicName(f"{RESERVED_PREFIX!r} is reserved for names that Kafka cannot spell")
+    if is_legal(name):
+        return name
+    raise InvalidTopicName(
+        f"topic name {name!r} is not 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - or is '.' or '..'"
+    )
+
+
+def _decoded(text: str) -> str | None:
+    try:
+        return base64.b32decode(text.upper() + "=" * (-len(text) % 8)).decode()
+    except (binascii.Error, ValueError):
+        return None

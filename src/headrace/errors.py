@@ -1,0 +1,141 @@
+"""Every error of ours: the cause in plain words, then what to do about it.
+
+A door maps a class to its protocol's own code; the text travels with it. An error that a caller cannot act on
+differently does not get a class of its own.
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """The root. Catch this to catch everything that Headrace says no to."""
+
+
+# Records
+
+
+class CorruptBatch(HeadraceError):
+    """Bytes that are not the batch they claim to be: a wrong checksum, length or count."""
+
+
+class UnsupportedMagic(CorruptBatch):
+    """A record format from before RecordBatch v2."""
+
+
+class DecompressionLimit(CorruptBatch):
+    """A compressed body that grows past the limit."""
+
+
+# The log
+
+
+class StorageFailed(HeadraceError):
+    """The disk failed in a way that leaves what was written in doubt; the log is closed until it is recovered."""
+
+
+class DiskFull(HeadraceError):
+    """No space left. Nothing was kept of the refused write; writing resumes when there is space."""
+
+
+class DirectoryLocked(HeadraceError):
+    """Another process holds the data directory."""
+
+
+class FormatTooNew(HeadraceError):
+    """The data was written by a newer program than this one."""
+
+
+class OffsetOutOfRange(HeadraceError):
+    def __init__(self, offset: int, start: int, end: int) -> None:
+        super().__init__(f"offset {offset} is outside of what the log holds, {start} to {end}")
+        self.offset, self.start, self.end = offset, start, end
+
+
+class DamagedRange(HeadraceError):
+    """Synced bytes that no longer read back: kept aside, never cut. Reading goes on after `next_offset`."""
+
+    def __init__(self, offset: int, next_offset: int, why: str) -> None:
+        super().__init__(f"offsets {offset} to {next_offset - 1} are damaged on disk ({why}); read on from {next_offset}")
+        self.offset, self.next_offset = offset, next_offset
+
+
+# Idempotent producers
+
+
+class OutOfOrderSequence(HeadraceError):
+    """A producer's batch that does not follow its last one."""
+
+
+class StaleProducerEpoch(HeadraceError):
+    """A producer that a newer one with the same id has fenced."""
+
+
+class TooManyProducers(HeadraceError):
+    """The partition remembers as many producers as its limit allows."""
+
+
+# Topics
+
+
+class UnknownTopic(HeadraceError):
+    """No topic of that name, or no such partition of it."""
+
+
+class UnknownTopicId(HeadraceError):
+    """No topic with that id: it was deleted, or never was."""
+
+
+class TopicExists(HeadraceError):
+    """The name is taken."""
+
+
+class InvalidTopicName(HeadraceError):
+    """A name that no topic can have."""
+
+
+class InvalidPartitions(HeadraceError):
+    """A count of partitions that is not positive, or over the limit."""
+
+
+class InvalidReplication(HeadraceError):
+    """More replicas than there are nodes, or an assignment that does not add up."""
+
+
+class InvalidConfig(HeadraceError):
+    """A setting that does not exist, or a value that it does not take."""
+
+
+class MessageTooLarge(HeadraceError):
+    """A batch over the topic's `max.message.bytes`."""
+
+
+class InvalidTimestamp(HeadraceError):
+    """A timestamp outside of what the topic accepts."""
+
+
+class NotEnoughReplicas(HeadraceError):
+    """Fewer replicas in sync than `min.insync.replicas` asks for."""
+
+
+class InvalidRecord(HeadraceError):
+    """A batch that is whole, but that a producer may not send."""
+
+
+class FencedLeaderEpoch(HeadraceError):
+    """The client's leader epoch is older than ours: it should refresh its metadata."""
+
+
+class UnknownLeaderEpoch(HeadraceError):
+    """The client's leader epoch is newer than ours."""
+
+
+class NotLeader(HeadraceError):
+    """The partition is not served here (any more)."""
+
+
+class ShuttingDown(HeadraceError):
+    """The node is stopping; another attempt belongs to its successor."""
+
+
+class LimitReached(HeadraceError):
+    """A named limit of this node was reached; the text names it."""

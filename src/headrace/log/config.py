@@ -1,0 +1,56 @@
+"""What a log can be told, and the small values that it answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.errors import HeadraceError
+
+MAX_SEGMENT_BYTES = (1 << 31) - 1  # positions are u32, and one flush may still go beyond the segment's limit
+MIN_SEGMENT_BYTES = 1024
+FOREVER = -1
+NEVER_MS = 1 << 62  # settings at or over this mean never, whatever protocol's largest number they came as
+DAY_MS = 24 * 3600 * 1000
+
+# kind, and what there is to know about it. Called on the thread that found it: at opening, that of
+# `open_log`.
+OnEvent = Callable[[str, dict[str, Any]], None]
+Done = Callable[[HeadraceError | None], None]
+
+
+def ignore_event(kind: str, details: dict[str, Any]) -> None:
+    """For whoever does not want to know."""
+
+
+def ignore_error(error: HeadraceError | None) -> None:
+    """For whoever does not wait."""
+
+
+class LogConfig(msgspec.Struct, frozen=True):
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    retention_ms: int = 7 * DAY_MS  # -1: for ever
+    retention_bytes: int = FOREVER
+    index_interval_bytes: int = (
+        16 << 10
+    )  # a read walks half of this on average, and 64 Ki entries index 1 GiB
+    tail_bytes: int = 4 << 20  # a consumer a second behind a busy producer still reads from memory
+    producer_expiry_ms: int = DAY_MS
+    flush_messages: int = NEVER_MS  # sync on our own after this many offsets,
+    flush_ms: int = NEVER_MS  # or this long after a write; never: when asked, and at snapshots
+
+
+class Staged(NamedTuple):
+    base_offset: int
+    last_offset: int
+    duplicate: bool
+    append_time_ms: int  # -1 when the batch carries its producer's timestamps
+
+
+class StoreLimits(msgspec.Struct, frozen=True):
+    open_files: int = 512  # half of the usual 1,024: sockets need the rest
+    tail_bytes: int = 64 << 20  # memory of all tails together
+    index_bytes: int = 32 << 20  # indexes of sealed segments: 32 GiB of log at the default interval

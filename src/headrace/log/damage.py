@@ -1,0 +1,148 @@
+"""Holes: ranges of offsets whose synced bytes no longer read back. They are written down beside the segment
+and never cut.
+
+A hole ends where the next true batch starts, else where the segment's successor or the last proof of a sync
+says that offsets go on. Offsets in a hole are never given out again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from headrace.log.format import DAMAGE, segment_name
+from headrace.log.walk import Fetch
+from headrace.log.writing import read_whole, replace_file
+from headrace.ports import Files
+from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
+from headrace.records.header import MAGIC, MAGIC_AT, implausible
+from headrace.records.kernel import scan
+
+SEARCH_BYTES = 1 << 20
+_MAGIC_BYTE = bytes((MAGIC,))
+
+
+class Hole(msgspec.Struct, frozen=True, order=True):
+    offset: int
+    next_offset: int
+    segment: int
+    position: int
+    end_position: int  # where reading goes on in the segment; its end when nothing follows in it
+    why: str
+
+
+def next_batch(
+    fetch: Fetch, position: int, end: int, after_offset: int, below_offset: int
+) -> tuple[int, int] | None:
+    """(position, base offset) of the first true batch after the damaged one at `position`, with an offset in
+    the given range.
+
+    Most damage leaves the length true, so the place that it points to is tried first: searching byte by byte
+    could meet a batch that somebody had put into a record.
+    """
+
+    def judge(header: BatchHeader, at: int) -> bool:
+        fits = (
+            header.size <= end - at
+            and after_offset < header.base_offset
+            and header.next_offset <= below_offset
+        )
+        return fits and implausible(header) is None and _is_true(fetch, header, at)
+
+    damaged = fetch(HEADER_BYTES, position)
+    if len(damaged) == HEADER_BYTES:
+        hop = position + read_header(damaged).size
+        if position < hop <= end - HEADER_BYTES:
+            header = read_header(fetch(HEADER_BYTES, hop))
+            if judge(header, hop):
+                return hop, header.base_offset
+    for at, header in _candidates(fetch, position + 1, end):
+        if judge(header, at):
+            return at, header.base_offset
+    return None
+
+
+def _candidates(fetch: Fetch, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Every place that has the magic byte where a batch would have it."""
+    while end - position >= HEADER_BYTES:
+        window = fetch(min(SEARCH_BYTES, end - position), position)
+        last = len(window) - HEADER_BYTES
+        if last < 0:
+            return
+        found = window.find(_MAGIC_BYTE, MAGIC_AT, last + MAGIC_AT + 1)
+        while found >= 0:
+            yield position + found - MAGIC_AT, read_header(window, found - MAGIC_AT)
+            found = window.find(_MAGIC_BYTE, found + 1, last + MAGIC_AT + 1)
+        position += last + 1
+
+
+def _is_true(fetch: Fetch, header: BatchHeader, position: int) -> bool:
+    data = fetch(header.size, position)
+    return len(data) == header.size and scan(data, 0, len(data), -1, True)[2] is None
+
+
+class Holes:
+    """All holes of one log. Replaced whole, never changed, so that a read in the background may look at
+    it."""
+
+    __slots__ = ("_holes", "_offsets")
+
+    def __init__(self, holes: Iterable[Hole] = ()) -> None:
+        self._holes = tuple(sorted(holes))
+        self._offsets = [hole.offset for hole in self._holes]
+
+    def __bool__(self) -> bool:
+        return bool(self._holes)
+
+    def __iter__(self) -> Iterator[Hole]:
+        return iter(self._holes)
+
+    def at(self, offset: int) -> Hole | None:
+        place = bisect_right(self._offsets, offset) - 1
+        if place >= 0 and offset < self._holes[place].next_offset:
+            return self._holes[place]
+        return None
+
+    def next_start(self, offset: int, end: int) -> int:
+        """Where reading from `offset` must stop: at the next hole, at `end` at the latest."""
+        place = bisect_right(self._offsets, offset)
+        return min(end, self._offsets[place]) if place < len(self._offsets) else end
+
+    def skip(self, segment: int, position: int, offset: int) -> tuple[int, int] | None:
+        """Where reading for `offset` starts instead, when `position` lies before or in a hole: (position, its
+        offset)."""
+        found = None
+        for hole in self._holes:
+            if hole.segment == segment and hole.next_offset <= offset and position < hole.end_position:
+                found = position, _ = hole.end_position, hole.next_offset
+        return found
+
+    def with_hole(self, hole: Hole) -> Holes:
+        others = [other for other in self._holes if other.offset != hole.offset]
+        return Holes([*others, hole])
+
+    def without_before(self, offset: int) -> Holes:
+        return Holes(hole for hole in self._holes if hole.next_offset > offset)
+
+    def of_segment(self, base: int) -> list[Hole]:
+        return [hole for hole in self._holes if hole.segment == base]
+
+
+def load_holes(files: Files, folder: str, names: Iterable[str]) -> list[Hole]:
+    """All that was written down. A file that does not read is passed over: recovery or a reader finds its
+    holes again."""
+    holes: list[Hole] = []
+    for name in names:
+        if name.endswith(DAMAGE):
+            try:
+                holes += msgspec.json.decode(read_whole(files, f"{folder}/{name}"), type=list[Hole])
+            except (msgspec.MsgspecError, OSError):
+                continue
+    return holes
+
+
+def save_holes(files: Files, folder: str, base: int, holes: Iterable[Hole]) -> None:
+    text = msgspec.json.format(msgspec.json.encode(list(holes)), indent=2)
+    replace_file(files, f"{folder}/{segment_name(base, DAMAGE)}", text, durable=True)

@@ -1,0 +1,115 @@
+"""All that the log writes besides batches: names of files and the layout of their bytes. docs/log-format.md
+explains it.
+
+Numbers are big-endian. Every structure carries a CRC32C and says its version: a higher version than ours is
+FormatTooNew and nothing is touched; a wrong checksum is damage, and what that means depends on the file, so
+here it is only None.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from headrace.errors import FormatTooNew
+from headrace.ports import Buffer
+from headrace.records.kernel import crc32c
+
+VERSION = 1
+
+SEGMENT_MAGIC = b"HEADRACE"
+SEGMENT_HEADER_BYTES = 256
+LOG_ID_BYTES = 20  # topic id (16), partition (4)
+# magic, version, flags, base offset, created ms, log id; then room for encryption: key id, wrapped data key,
+# nonce prefix
+_SEGMENT = struct.Struct(">8sHHqq20s16s64s16s")
+_CRC = struct.Struct(">I")
+_PLAIN = (bytes(16), bytes(64), bytes(16))  # all zero: not encrypted
+
+INDEX_MAGIC = b"HRINDEX\x00"
+# magic, version, flags, base offset, bytes of the segment that are covered, count; then the columns, then the
+# CRC
+INDEX_HEADER = struct.Struct(">8sHHqII")
+
+SNAPSHOT_MAGIC = b"HRSNAPS\x00"
+SNAPSHOT_HEADER = struct.Struct(
+    ">8sHHII"
+)  # magic, version, flags, bytes of the body, its CRC; then the body, MessagePack
+
+JOURNAL_MAGIC = b"HRSYNCED"
+JOURNAL_HEADER = struct.Struct(">8sHH32xI")  # as long as a mark
+_MARK = struct.Struct(">20sIqIq")  # log id, generation, segment base, position, next offset; then the CRC
+MARK_BYTES = _MARK.size + _CRC.size
+GONE = 0xFFFFFFFF  # the generation of a log that was deleted
+
+LOG, INDEX, DAMAGE, CLOCK = (
+    ".log",
+    ".index",
+    ".damage",
+    ".clock",
+)  # .clock: reserved for the clock's side index
+DELETED = ".deleted"  # a segment or folder on its way out; what it held is no longer part of the log
+STALE = ".stale"  # a segment that fits nowhere, kept for whoever wants to look
+NEW = ".new"  # being written; takes its name when it is whole
+SNAPSHOT = "snapshot"
+
+
+class SegmentHeader(NamedTuple):
+    base_offset: int
+    created_ms: int
+    log_id: bytes
+
+
+class Mark(NamedTuple):
+    """Proof that all bytes of a log below this point were synced."""
+
+    log_id: bytes
+    generation: int  # counts truncations: a mark from before one proves nothing about what came after
+    segment: int
+    position: int
+    next_offset: int
+
+
+def segment_name(base_offset: int, ending: str = LOG) -> str:
+    return f"{base_offset:020d}{ending}"
+
+
+def encode_segment_header(header: SegmentHeader) -> bytes:
+    body = _SEGMENT.pack(
+        SEGMENT_MAGIC, VERSION, 0, header.base_offset, header.created_ms, header.log_id, *_PLAIN
+    ).ljust(SEGMENT_HEADER_BYTES - _CRC.size, b"\x00")
+    return body + _CRC.pack(crc32c(body))
+
+
+def decode_segment_header(data: Buffer, path: str) -> SegmentHeader | None:
+    """None when these are not the bytes of a header."""
+    if len(data) < SEGMENT_HEADER_BYTES:
+        return None
+    at = SEGMENT_HEADER_BYTES - _CRC.size
+    if crc32c(memoryview(data)[:at]) != _CRC.unpack_from(data, at)[0]:
+        return None
+    magic, version, _flags, base, created_ms, log_id, *_ = _SEGMENT.unpack_from(data)
+    if magic != SEGMENT_MAGIC:
+        return None
+    check_version(version, path)
+    return SegmentHeader(base, created_ms, log_id)
+
+
+def encode_mark(mark: Mark) -> bytes:
+    body = _MARK.pack(*mark)
+    return body + _CRC.pack(crc32c(body))
+
+
+def decode_mark(data: memoryview, at: int) -> Mark | None:
+    end = at + _MARK.size
+    if _CRC.unpack_from(data, end)[0] != crc32c(data[at:end]):
+        return None
+    return Mark(*_MARK.unpack_from(data, at))
+
+
+def check_version(version: int, path: str) -> None:
+    if version > VERSION:
+        raise FormatTooNew(
+            f"{path} has format {version}, and this program reads up to {VERSION}:"
+            " run the version that wrote it, or a newer one"
+        )

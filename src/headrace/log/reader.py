@@ -1,0 +1,232 @@
+"""Reading from segment files: whole batches, found by the index, checked before they leave.
+
+A FileRead is one read that the memory could not answer. It is tried at once, with what the operating system
+has in memory; when that would have to wait for the disk, it is handed to the caller, to `run` off the loop.
+Run, it opens the file for itself, so that closing, eviction and retention may go on meanwhile; a file that is
+gone by then was let go by retention.
+
+Batches that come from a file have their checksums and the order of their offsets checked: what the disk
+changed since is never sent, but recorded as a hole. The index is checked too: where it points must be the
+batch that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, StorageFailed
+from headrace.log.damage import Hole, Holes, next_batch
+from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES
+from headrace.log.index import NO_TIMESTAMP, Index, decode_index
+from headrace.log.segment import Segment
+from headrace.log.tail import ReadResult
+from headrace.log.walk import Fetch, Walk
+from headrace.log.writing import read_whole
+from headrace.ports import Buffer, Files
+from headrace.records.batch import HEADER_BYTES, read_header
+from headrace.records.kernel import cut, scan
+
+TOO_SHORT = "the file is shorter than what was written to it"
+NOT_A_HEADER = "a batch's header is not one"
+OUT_OF_ORDER = "an offset is out of order"
+
+__all__ = ["FileRead", "ReadResult", "Wish", "load_index"]
+
+MaybeFetch = Callable[[int, int], Buffer | None]  # as Fetch; None: it would have to wait
+
+
+class Wish(NamedTuple):
+    offset: int
+    max_bytes: int
+    up_to: int  # no batch that starts here or later
+    at_least_one: bool
+
+
+class _Damaged(Exception):
+    """The bytes at `position`, where the batch with `offset` should start, are not it."""
+
+    def __init__(self, position: int, offset: int, why: str) -> None:
+        super().__init__(why)
+        self.position, self.offset, self.why = position, offset, why
+
+
+class _WrongIndex(Exception):
+    """The index names a batch that is not there."""
+
+
+class FileRead:
+    __slots__ = ("_end", "_files", "_holes", "_interval_bytes", "_on_damage", "_segment", "_wish")
+
+    def __init__(
+        self,
+        files: Files,
+        segment: Segment,
+        wish: Wish,
+        holes: Holes,
+        on_damage: Callable[[Hole], None],
+        interval_bytes: int,
+    ) -> None:
+        self._files, self._segment, self._wish = files, segment, wish
+        self._holes, self._on_damage, self._interval_bytes = holes, on_damage, interval_bytes
+        self._end = segment.size  # what is written later is not for this read
+
+    def try_now(self, handle: int) -> ReadResult | None:
+        """On the loop: only what needs no waiting. None also for whatever is not as it should be: `run` will
+        judge it."""
+        index = self._segment.index
+        if index is None:
+            return None
+        nowait = self._files.pread_nowait
+        try:
+            return self._read(lambda size, position: nowait(handle, size, position), index)
+        except (_Damaged, _WrongIndex, OSError):
+            return None
+
+    def run(self) -> ReadResult:
+        """Off the loop: waits for the disk. Raises what `Log.read` raises."""
+        path = self._segment.path()
+        try:
+            handle = self._files.open(path)
+        except FileNotFoundError:
+            whole = _Damaged(SEGMENT_HEADER_BYTES, self._segment.base, "the file is missing")
+            raise self._judge(whole, lambda _size, _position: b"") from None
+        try:
+            return self._run(lambda size, position: self._files.pread(handle, size, position))
+        except OSError as error:
+            raise StorageFailed(f"{path} does not read ({error}): check the disk") from error
+        finally:
+            self._files.close(handle)
+
+    def _run(self, fetch: Fetch) -> ReadResult:
+        segment = self._segment
+        try:
+            try:
+                index = segment.index or load_index(
+                    self._files, segment, fetch, self._holes, self._interval_bytes
+                )
+                result = self._read(fetch, index)
+            except _WrongIndex:
+                index = build_index(segment, fetch, self._holes, self._interval_bytes)
+                result = self._read(fetch, index)
+        except _WrongIndex:
+            raise StorageFailed(f"{segment.path()} reads differently each time: check the disk") from None
+        except _Damaged as damage:
+            raise self._judge(damage, fetch) from None
+        assert result is not None, "a read that may wait has an answer"
+        segment.index = index
+        return result
+
+    def _read(self, fetch: MaybeFetch, index: Index) -> ReadResult | None:
+        offset, max_bytes, up_to, _ = self._wish
+        segment, end = self._segment, self._end
+        relative, position = index.find(offset - segment.base)
+        expected, check_index = segment.base + relative, True
+        if self._holes and (behind := self._holes.skip(segment.base, position, offset)):
+            (position, expected), check_index = behind, False
+        while True:
+            data = fetch(min(max_bytes + self._interval_bytes, end - position), position)
+            if data is None:
+                return None
+            if len(data) < HEADER_BYTES:
+                raise _Damaged(position, expected, TOO_SHORT)
+            if check_index and read_header(data).base_offset != expected:
+                raise _WrongIndex
+            check_index = False
+            begin, stop, _, damaged = cut(data, 0, len(data), offset, up_to)
+            if stop > begin:
+                return self._answer(data, position, begin, stop, expected)
+            expected = _offset_at(data, begin, expected)
+            position += begin
+            if damaged:
+                raise _Damaged(position, expected, NOT_A_HEADER)
+            if len(data) - begin < HEADER_BYTES:
+                if begin == 0 or position >= end:
+                    raise _Damaged(position, expected, TOO_SHORT)
+                continue
+            header = read_header(data, begin)
+            if header.next_offset > offset:
+                return self._first(fetch, position, expected, header.size)
+            position += header.size
+            expected = header.next_offset
+
+    def _first(self, fetch: MaybeFetch, position: int, expected: int, size: int) -> ReadResult | None:
+        """The batch that holds the offset did not fit into the window: it is larger than what was asked
+        for."""
+        if expected >= self._wish.up_to or not self._wish.at_least_one:
+            return ReadResult([], 0, self._wish.offset)
+        data = fetch(size, position) if position + size <= self._end else b""
+        if data is None:
+            return None
+        if len(data) < size:
+            raise _Damaged(position, expected, TOO_SHORT)
+        return self._answer(data, position, 0, size, expected)
+
+    def _answer(self, data: Buffer, position: int, begin: int, stop: int, expected: int) -> ReadResult:
+        """What of `begin` to `stop` may leave: as many whole batches as were asked for, all of them true."""
+        offset, max_bytes, up_to, at_least_one = self._wish
+        if stop - begin > max_bytes:
+            _, stop, _, _ = cut(data, begin, begin + max_bytes, offset, up_to)
+            if stop == begin:
+                if not at_least_one:
+                    return ReadResult([], 0, offset)
+                stop = begin + read_header(data, begin).size
+        found, at, why = scan(data, begin, stop, -1, True)
+        if not found or found[0][2] > offset:
+            raise _Damaged(position + begin, _offset_at(data, begin, expected), why or OUT_OF_ORDER)
+        for batch, after in pairwise(found):
+            if batch[3] != after[2]:
+                at, found = after[0], [batch]
+                break
+        return ReadResult([memoryview(data)[begin:at]], at - begin, found[-1][3])
+
+    def _judge(self, damage: _Damaged, fetch: Fetch) -> HeadraceError:
+        """Let go meanwhile, or damaged? Then finds out how far, and has it written down."""
+        segment, offset = self._segment, self._wish.offset
+        if segment.dropped:
+            return OffsetOutOfRange(offset, segment.next_offset, segment.next_offset)
+        found = next_batch(fetch, damage.position, self._end, damage.offset, segment.next_offset)
+        position, next_offset = found or (self._end, segment.next_offset)
+        hole = Hole(damage.offset, next_offset, segment.base, damage.position, position, damage.why)
+        self._on_damage(hole)
+        return DamagedRange(offset, next_offset, damage.why)
+
+
+def _offset_at(data: Buffer, at: int, expected: int) -> int:
+    """The offset of the batch that starts at `at`, told by the one before it; `expected` is that of the
+    first."""
+    found, _, _ = scan(data, 0, at, -1, False)
+    return found[-1][3] if found else expected
+
+
+def load_index(files: Files, segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: int) -> Index:
+    """From its file, else from the segment itself."""
+    path = segment.path(INDEX)
+    try:
+        index = decode_index(read_whole(files, path), segment.base, segment.size, path)
+    except OSError:
+        index = None
+    if index is None:
+        return build_index(segment, fetch, holes, interval_bytes)
+    index.cut(segment.size)
+    return index
+
+
+def build_index(segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: int) -> Index:
+    """By a walk over the headers; past holes that are known, up to one that is not."""
+    index, indexed_at, max_timestamp = Index(), SEGMENT_HEADER_BYTES, NO_TIMESTAMP
+    position, expected = SEGMENT_HEADER_BYTES, segment.base
+    while True:
+        hole = holes.at(expected)
+        if hole is not None and hole.segment == segment.base:
+            position, expected = hole.end_position, hole.next_offset
+        walk = Walk(fetch, position, segment.size, expected, check_crc=False)
+        for at, batch in walk.batches():
+            if at - indexed_at >= interval_bytes:
+                index.add(batch[2] - segment.base, at, max_timestamp)
+                indexed_at = at
+            max_timestamp = max(max_timestamp, batch[4])
+        if walk.position == position:
+            return index
+        position, expected = walk.position, walk.expected

@@ -1,0 +1,66 @@
+"""One segment: a file of batches, and what is known about it without looking.
+
+`size` is what is written and may be read; `synced` what of it was synced. `handle` belongs to the file
+budget, and only the loop's thread touches it; whoever reads in the background opens the file for itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.log.format import LOG, segment_name
+from headrace.log.index import NO_TIMESTAMP, Index
+
+if TYPE_CHECKING:
+    from headrace.log.log import Log
+
+CLOSED = -1
+
+
+class Segment:
+    __slots__ = (
+        "base",
+        "created_ms",
+        "dirty",
+        "dropped",
+        "folder",
+        "handle",
+        "index",
+        "index_saved",
+        "indexed_at",
+        "max_timestamp",
+        "next_offset",
+        "owner",
+        "pins",
+        "size",
+        "synced",
+        "used",
+    )
+
+    def __init__(self, folder: str, base: int, created_ms: int) -> None:
+        self.folder, self.base, self.created_ms = folder, base, created_ms
+        self.owner: Log | None = None  # who is asked to sync when open files run short
+        self.next_offset = base
+        self.size = 0  # 0: not even the header is written
+        self.synced = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.index: Index | None = None  # None: not in memory
+        self.index_saved = False  # the file says as much as the memory
+        self.indexed_at = 0  # position of the last entry
+        self.handle = CLOSED
+        self.pins = 0  # the handle is in use off the loop
+        self.used = False  # since the budget last looked
+        self.dirty = False  # bytes below `size` wait for a sync
+        self.dropped = False  # no longer part of the log
+
+    def path(self, ending: str = LOG) -> str:
+        return f"{self.folder}/{segment_name(self.base, ending)}"
+
+    def note(self, base_offset: int, position: int, max_timestamp: int, interval_bytes: int) -> None:
+        """A batch starts at `position`: remembers it in the index when it is time, and its timestamp."""
+        if position - self.indexed_at >= interval_bytes and self.index is not None:
+            self.index.add(base_offset - self.base, position, self.max_timestamp)
+            self.indexed_at = position
+            self.index_saved = False
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp

@@ -1,0 +1,106 @@
+"""What the logs of one store share."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from headrace.log.budget import FileBudget
+from headrace.log.config import StoreLimits
+from headrace.log.journal import Journal
+from headrace.log.segment import Segment
+from headrace.log.sync import GroupSync
+from headrace.log.tail import TailBudget
+from headrace.ports import Background, Clock, Files
+
+if TYPE_CHECKING:
+    from headrace.log.log import Log
+
+
+class IndexCache:
+    """The indexes of sealed segments that are in memory; those used longest ago are dropped for others."""
+
+    __slots__ = ("_segments", "limit_bytes", "size_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes, self.size_bytes = limit_bytes, 0
+        self._segments: OrderedDict[Segment, int] = OrderedDict()
+
+    def touch(self, segment: Segment) -> None:
+        segments = self._segments
+        if segment in segments:
+            segments.move_to_end(segment)
+            return
+        if segment.index is None:
+            return
+        segments[segment] = segment.index.size_bytes
+        self.size_bytes += segment.index.size_bytes
+        while self.size_bytes > self.limit_bytes and len(segments) > 1:
+            oldest, size_bytes = segments.popitem(last=False)
+            self.size_bytes -= size_bytes
+            oldest.index = None
+
+    def forget(self, segment: Segment) -> None:
+        self.size_bytes -= self._segments.pop(segment, 0)
+        segment.index = None
+
+
+class Services:
+    __slots__ = (
+        "background",
+        "budget",
+        "clock",
+        "files",
+        "indexes",
+        "journal",
+        "logs",
+        "made",
+        "root",
+        "sync",
+        "tails",
+    )
+
+    def __init__(
+        self,
+        root: str,
+        files: Files,
+        clock: Clock,
+        background: Background,
+        limits: StoreLimits,
+        journal: Journal,
+    ) -> None:
+        self.root, self.files, self.clock, self.background, self.journal = (
+            root,
+            files,
+            clock,
+            background,
+            journal,
+        )
+        self.budget = FileBudget(files, limits.open_files)
+        self.tails = TailBudget(limits.tail_bytes)
+        self.indexes = IndexCache(limits.index_bytes)
+        self.sync = GroupSync(files, background, journal)
+        self.logs: dict[str, Log] = {}  # by folder, until their files are closed
+        self.made: set[str] = set()  # directories whose own names are known to be synced
+
+    def parents(self, folder: str) -> list[str]:
+        """The directories that hold the folder's name and those of its parents, up to the root."""
+        found = []
+        while folder != self.root and len(folder) > len(self.root):
+            folder = folder.rpartition("/")[0]
+            found.append(folder)
+        return found
+
+    def unsynced_parents(self, folder: str) -> list[str]:
+        """Those of them that have to be synced for the folder to be found again."""
+        found = []
+        while folder not in self.made and len(folder) > len(self.root):
+            self_made = folder
+            folder = self_made.rpartition("/")[0]
+            found.append(folder)
+        return found
+
+    def note_made(self, folder: str) -> None:
+        while folder not in self.made and len(folder) > len(self.root):
+            self.made.add(folder)
+            folder = folder.rpartition("/")[0]

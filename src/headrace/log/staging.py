@@ -1,0 +1,111 @@
+"""Staging: a batch gets its place in the log before it is written, and loses it again when the write fails.
+
+`stage` judges duplicates, assigns offset and leader epoch in place, and remembers how to undo that. Nothing
+of it can be read before the flush. What is staged counts for the next batch's sequence, so several batches of
+one producer may share a flush.
+"""
+
+from __future__ import annotations
+
+from headrace.errors import HeadraceError, LimitReached
+from headrace.log.config import LogConfig, Staged
+from headrace.log.epochs import LeaderEpochs
+from headrace.log.producers import Producers, State
+from headrace.log.tail import StagedBatch
+from headrace.ports import Buffer
+from headrace.records.batch import BatchHeader, assign
+from headrace.records.header import LOG_APPEND_TIME
+
+MAX_STAGED_BYTES = 1 << 30  # one flush goes into one segment, whose positions are u32
+NO_APPEND_TIME = -1
+
+
+class Staging:
+    __slots__ = (
+        "_staged",
+        "_staged_at_ms",
+        "_staged_bytes",
+        "_undo",
+        "config",
+        "end_offset",
+        "epochs",
+        "failed",
+        "on_append",
+        "producers",
+        "start_offset",
+        "written_offset",
+    )
+
+    def __init__(
+        self,
+        config: LogConfig,
+        start_offset: int,
+        next_offset: int,
+        epochs: LeaderEpochs,
+        producers: Producers,
+    ) -> None:
+        self.config = config
+        self.start_offset = start_offset
+        self.end_offset = self.written_offset = next_offset  # with what is staged; without it
+        self.epochs, self.producers = epochs, producers
+        self.failed: HeadraceError | None = None  # why nothing goes any more
+        self.on_append = _nobody  # called after each flush
+        self._staged: list[StagedBatch] = []
+        self._staged_bytes = 0
+        self._staged_at_ms = 0
+        self._undo: list[tuple[int, State | None]] = []
+
+    def stage(
+        self, batch: Buffer, header: BatchHeader, now_ms: int, leader_epoch: int, copy: bool = False
+    ) -> Staged:
+        """Takes one whole, checked batch. It becomes ours to patch and to keep, unless it is bytes or `copy`
+        is asked for."""
+        if self.failed is not None:
+            raise self.failed
+        is_append_time = header.attributes & LOG_APPEND_TIME
+        producer_id = header.producer_id
+        if producer_id >= 0:
+            known = self.producers.check(header, now_ms)
+            if known is not None:
+                return Staged(known[2], known[3], True, known[4] if is_append_time else NO_APPEND_TIME)
+        if self._staged_bytes + len(batch) > MAX_STAGED_BYTES:
+            raise LimitReached(f"more than {MAX_STAGED_BYTES} bytes staged for one flush")
+        if copy or (type(batch) is not bytearray and (type(batch) is not memoryview or batch.readonly)):
+            batch = bytearray(batch)
+        base = self.end_offset
+        assign(batch, 0, base, leader_epoch)
+        if leader_epoch > self.epochs.written:
+            self.epochs.wrote(leader_epoch, base)
+        if producer_id >= 0:
+            self._undo.append((producer_id, self.producers.put(header, base, now_ms)))
+        last = base + header.last_offset_delta
+        self.end_offset = last + 1
+        self._staged.append((batch, base, last + 1, header.max_timestamp))
+        self._staged_bytes += len(batch)
+        self._staged_at_ms = now_ms
+        return Staged(base, last, False, header.max_timestamp if is_append_time else NO_APPEND_TIME)
+
+    @property
+    def has_staged(self) -> bool:
+        return bool(self._staged)
+
+    def _written(self) -> None:
+        """What was staged can be read now."""
+        self._staged = []
+        self._staged_bytes = 0
+        self._undo.clear()
+        self.written_offset = self.end_offset
+
+    def _unstage(self) -> None:
+        """As if nothing had been staged."""
+        for producer_id, state in reversed(self._undo):
+            self.producers.undo(producer_id, state)
+        self._undo.clear()
+        self._staged = []
+        self._staged_bytes = 0
+        self.end_offset = self.written_offset
+        self.epochs.cut_end(self.written_offset)
+
+
+def _nobody() -> None:
+    """Nobody waits."""

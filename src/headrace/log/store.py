@@ -1,0 +1,201 @@
+"""A data directory and the logs in it.
+
+    format      the version of all that is here; a newer one than ours is refused before anything is touched
+    lock        held while a process works here
+    synced      the sync journal
+    .../        folders of logs, wherever the caller wants them below the root
+
+`open_log` blocks, because opening is recovering; it may run in the background, and several at once.
+Everything else belongs to the loop's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.errors import DirectoryLocked, HeadraceError, StorageFailed
+from headrace.log.config import LogConfig, OnEvent, StoreLimits, ignore_event
+from headrace.log.format import DELETED, VERSION, check_version
+from headrace.log.journal import Journal
+from headrace.log.log import CLOSE_BYTES, Log
+from headrace.log.recovery import Origin, recover
+from headrace.log.services import Services
+from headrace.log.writing import explain, read_whole, replace_file
+from headrace.ports import Background, Clock, Files
+
+_TOPIC_ID_BYTES = 16
+
+
+class FormatFile(msgspec.Struct, frozen=True):
+    format: int
+    created_ms: int
+
+
+class LogStore:
+    def __init__(self, services: Services, lock: int) -> None:
+        self.services = services
+        self.root = services.root
+        self._lock = lock
+
+    @classmethod
+    def open(
+        cls, root: str, files: Files, clock: Clock, background: Background, limits: StoreLimits | None = None
+    ) -> LogStore:
+        root = root.rstrip("/")
+        try:
+            files.make_directory(root)
+            lock = files.lock(f"{root}/lock")
+        except BlockingIOError:
+            raise DirectoryLocked(
+                f"another process works in {root}: stop it, or choose another directory"
+            ) from None
+        except OSError as error:
+            raise explain(error, f"opening {root}") from error
+        try:
+            _check_format(files, root, clock)
+            journal = Journal(files, f"{root}/synced")
+            store = cls(Services(root, files, clock, background, limits or StoreLimits(), journal), lock)
+        except OSError as error:
+            files.close(lock)
+            raise explain(error, f"opening {root}") from error
+        except HeadraceError:
+            files.close(lock)
+            raise
+        background.run(store._sweep, _ignore)
+        return store
+
+    def open_log(
+        self, folder: str, log_id: bytes, config: LogConfig | None = None, on_event: OnEvent = ignore_event
+    ) -> Log:
+        """Recovers what is in the folder. A log that failed can be opened anew; one that is open can not."""
+        services, config = self.services, config or LogConfig()
+        old = services.logs.get(folder)
+        if old is not None:
+            if not old.broken:
+                raise StorageFailed(f"the log in {folder} is open, or still closing")
+            old.release()
+        parents = services.parents(folder)
+        try:
+            origin = Origin(services.files, folder, log_id, parents, on_event)
+            found = recover(origin, config, services.journal.mark(log_id), services.clock.now_ms())
+        except OSError as error:
+            raise explain(error, f"recovering {folder}") from error
+        if found.mark is not None:
+            services.journal.later(found.mark)
+        if found.segments:
+            services.note_made(folder)
+        log = Log(services, folder, log_id, config, found, on_event)
+        services.logs[folder] = log
+        return log
+
+    def delete_folder(self, folder: str, done: Callable[[HeadraceError | None], None] | None = None) -> None:
+        """A log's folder, or one that holds several. They are closed at once; their files go in the
+        background."""
+        services = self.services
+        inside = [
+            log for path, log in services.logs.items() if path == folder or path.startswith(f"{folder}/")
+        ]
+        topics = {log.log_id[:_TOPIC_ID_BYTES] for log in inside if folder != log.folder}
+        ids = {log.log_id for log in inside}
+        for log in inside:
+            log.release()
+        services.journal.forget(
+            [
+                log_id
+                for log_id in services.journal.known()
+                if log_id in ids or log_id[:_TOPIC_ID_BYTES] in topics
+            ]
+        )
+        services.made = {
+            path for path in services.made if path != folder and not path.startswith(f"{folder}/")
+        }
+
+        def finish(_: object, error: BaseException | None) -> None:
+            if done is not None:
+                done(explain(error, f"deleting {folder}") if error is not None else None)
+
+        services.background.run(lambda: self._delete(folder), finish)
+
+    delete_log = delete_folder
+
+    def drain(self, done: Callable[[], None]) -> None:
+        """Syncs all that is written, and saves what a restart would have to walk over; then `done`. For a
+        clean stop."""
+        left = 1
+
+        def one_done(_: HeadraceError | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for log in list(self.services.logs.values()):
+            left += 1
+            if log.since_snapshot >= CLOSE_BYTES and not log.broken:
+                log.checkpoint.request(one_done)
+            else:
+                log.after_sync(one_done)
+        one_done(None)
+
+    def close(self) -> None:
+        """Blocks while it syncs what `drain` has not. What the background still does is left to recovery."""
+        for log in list(self.services.logs.values()):
+            log.close()
+        for log in list(self.services.logs.values()):
+            if not log.broken:
+                log.sync_now()
+            log.release()
+        self.services.journal.close()
+        self.services.files.close(self._lock)
+
+    def _delete(self, folder: str) -> None:
+        files = self.services.files
+        if files.exists(folder):
+            self.services.journal.sync()
+            if files.exists(folder + DELETED):
+                _remove_tree(files, folder + DELETED)
+            files.rename(folder, folder + DELETED)
+            files.sync_directory(folder.rpartition("/")[0])
+            _remove_tree(files, folder + DELETED)
+
+    def _sweep(self) -> None:
+        """Removes what an earlier life was about to remove."""
+        files = self.services.files
+        for name in files.list(self.root):
+            try:
+                below = files.list(f"{self.root}/{name}")
+            except NotADirectoryError:
+                continue
+            for entry in below:
+                if entry.endswith(DELETED):
+                    _remove_tree(files, f"{self.root}/{name}/{entry}")
+
+
+def _check_format(files: Files, root: str, clock: Clock) -> None:
+    path = f"{root}/format"
+    if not files.exists(path):
+        replace_file(files, path, msgspec.json.encode(FormatFile(VERSION, clock.now_ms())), durable=True)
+        return
+    try:
+        found = msgspec.json.decode(read_whole(files, path), type=FormatFile)
+    except msgspec.MsgspecError as error:
+        raise StorageFailed(
+            f'{path} does not read ({error}): restore it, it holds {{"format": {VERSION}}}'
+        ) from error
+    check_version(found.format, root)
+
+
+def _remove_tree(files: Files, path: str) -> None:
+    for name in files.list(path):
+        inner = f"{path}/{name}"
+        try:
+            files.remove(inner)
+        except (IsADirectoryError, PermissionError):  # what Linux and macOS say of a directory
+            _remove_tree(files, inner)
+    files.remove_directory(path)
+
+
+def _ignore(_: object, error: BaseException | None) -> None:
+    """What could not be swept now will be at the next start."""

@@ -1,0 +1,131 @@
+"""Group sync: many waiters, one `datasync`.
+
+Logs ask; a round takes those that asked and syncs them off the loop, file by file and then the directories
+with new names; while it runs, others ask and pile up for the next. Up to SYNC_LANES rounds run at once, and a
+log is in one of them at most: were two syncs of one file to run together, the operating system would tell of
+a failure only one of them.
+
+A log begins a round with what it has written by then, and learns at its end that this is synced, or that it
+failed. A failed sync is never tried again: the operating system may have dropped the bytes and call them
+clean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.log.config import Done
+from headrace.log.format import Mark
+from headrace.log.journal import Journal
+from headrace.log.segment import Segment
+from headrace.ports import Background, Files
+
+SYNC_LANES = 4  # enough to keep a disk's queue busy, few enough that rounds stay full
+ROUND_LOGS = 32  # so that a log's wait is bounded by some syncs of others, not by thousands
+
+
+class SyncWork:
+    """One log's part of a round."""
+
+    __slots__ = ("after", "directories", "error", "log", "mark", "names", "next_offset", "segments")
+
+    def __init__(
+        self,
+        log: Syncable,
+        segments: list[tuple[Segment, int]],
+        directories: Sequence[str],
+        names: int,
+        next_offset: int,
+        mark: Mark | None,
+        after: list[Done],
+    ) -> None:
+        self.log = log
+        self.segments = segments  # with the size that this round will have synced
+        self.directories = directories
+        self.names = names  # how many files had been made
+        self.next_offset = next_offset
+        self.mark = mark
+        self.after = after  # to be told when this round has ended
+        self.error: BaseException | None = None
+
+
+class Syncable(Protocol):
+    def begin_sync(self) -> SyncWork | None: ...
+
+    def end_sync(self, work: SyncWork) -> None: ...
+
+
+def sync_files(files: Files, work: SyncWork, done_directories: set[str]) -> None:
+    """Off the loop. What goes wrong is kept with the work."""
+    try:
+        for segment, _ in work.segments:
+            files.datasync(segment.handle)
+        for directory in work.directories:
+            if directory not in done_directories:
+                files.sync_directory(directory)
+                done_directories.add(directory)
+    except OSError as error:
+        work.error = error
+
+
+class GroupSync:
+    __slots__ = ("_background", "_files", "_journal", "_lanes", "_wanted")
+
+    def __init__(self, files: Files, background: Background, journal: Journal) -> None:
+        self._files, self._background, self._journal = files, background, journal
+        self._wanted: dict[Syncable, None] = {}
+        self._lanes = 0
+
+    @property
+    def idle(self) -> bool:
+        return not self._wanted and not self._lanes
+
+    def ask(self, log: Syncable) -> None:
+        self._wanted[log] = None
+        if self._lanes < SYNC_LANES:
+            self._start()
+
+    def forget(self, log: Syncable) -> None:
+        self._wanted.pop(log, None)
+
+    def _start(self) -> None:
+        while self._wanted and self._lanes < SYNC_LANES:
+            works: list[SyncWork] = []
+            while self._wanted and len(works) < ROUND_LOGS:
+                log = next(iter(self._wanted))
+                del self._wanted[log]
+                work = log.begin_sync()
+                if work is not None:
+                    works.append(work)
+            if works:
+                self._lanes += 1
+                self._run_round(works)
+
+    def _run_round(self, works: list[SyncWork]) -> None:
+        def done(_: None, error: BaseException | None) -> None:
+            self._done(works, error)
+
+        self._background.run(lambda: self._run(works), done)
+
+    def _run(self, works: list[SyncWork]) -> None:
+        directories: set[str] = set()
+        for work in works:
+            sync_files(self._files, work, directories)
+
+    def _done(self, works: list[SyncWork], error: BaseException | None) -> None:
+        self._lanes -= 1
+        if error is not None:
+            for work in works:
+                work.error = work.error or error
+        self._journal.append([work.mark for work in works if work.error is None and work.mark is not None])
+        self._finish(works)
+        self._start()
+
+    def _finish(self, works: list[SyncWork]) -> None:
+        """All are told, even when a waiter of one of them raises."""
+        try:
+            works[0].log.end_sync(works[0])
+        finally:
+            if works[1:]:
+                self._finish(works[1:])

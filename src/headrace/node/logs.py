@@ -1,0 +1,60 @@
+"""Structured logs: an event's name and its fields. For people on a terminal, one JSON object a line otherwise.
+
+Names are stable: `noun.what-happened`. They go to standard error; standard output belongs to commands.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+# What an operator has to know about; everything else that the layers below report is information.
+LEVEL_OF = {
+    "log.damaged": "error",
+    "log.sync-failed": "error",
+    "log.failed": "error",
+    "node.fault": "error",
+    "log.cut": "warning",
+    "log.disk-full": "warning",
+    "produce.refused": "warning",
+    "topic.not-created": "warning",
+    "kafka.connections-full": "warning",
+    "kafka.closed": "debug",
+    "native.missing": "warning",
+}
+
+
+class Logs:
+    def __init__(self, style: str, level: str, out: TextIO | None = None) -> None:
+        self._out = out or sys.stderr
+        human = style == "human" or (style == "auto" and self._out.isatty())
+        self._line: Callable[[str, str, dict[str, object]], str] = _human if human else _json
+        self._least = LEVELS[level]
+
+    def event(self, name: str, fields: dict[str, object]) -> None:
+        level = LEVEL_OF.get(name, "info")
+        if LEVELS[level] >= self._least:
+            self._out.write(self._line(level, name, fields) + "\n")
+            self._out.flush()
+
+
+def _json(level: str, name: str, fields: dict[str, object]) -> str:
+    head: dict[str, object] = {"time": _now("%Y-%m-%dT%H:%M:%S"), "level": level, "event": name}
+    return json.dumps(head | fields, default=str, ensure_ascii=False)
+
+
+def _human(level: str, name: str, fields: dict[str, object]) -> str:
+    mark = "" if level == "info" else f" {level.upper()}"
+    return f"{_now('%H:%M:%S')}{mark} {name} " + " ".join(f"{key}={value}" for key, value in fields.items())
+
+
+def _now(style: str) -> str:
+    seconds = time.time()
+    zone = "Z" if "T" in style else ""
+    clock = time.gmtime(seconds) if zone else time.localtime(seconds)
+    return f"{time.strftime(style, clock)}.{int(seconds % 1 * 1000):03d}{zone}"

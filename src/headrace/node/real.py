@@ -1,0 +1,50 @@
+"""The real clock and the real threads behind the ports."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+THREADS = 8  # group syncs (4 at most at once), reads that miss memory, recovery
+
+
+class RealClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class Threads:
+    """Background by a pool of threads. Results come back on the loop, several at a time where they come together."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace")
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        def task() -> None:
+            try:
+                result = work()
+            except BaseException as error:
+                self._back(done, None, error)
+            else:
+                self._back(done, result, None)
+
+        self._pool.submit(task)
+
+    def _back(
+        self, done: Callable[[T | None, BaseException | None], None], result: T | None, error: BaseException | None
+    ) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(done, result, error)
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        self._pool.shutdown(wait=True)

@@ -1,0 +1,18 @@
+"""The kernels in plain Python: the native ones' specification, test oracle, and fallback."""
+
+from headrace.records.twin.batches import cut, scan, stamp_append_time, validate
+from headrace.records.twin.checksum import crc32c
+from headrace.records.twin.columns import decode_columns, encode_columns
+from headrace.records.twin.records import decode_records, encode_records
+
+__all__ = [
+    "crc32c",
+    "cut",
+    "decode_columns",
+    "decode_records",
+    "encode_columns",
+    "encode_records",
+    "scan",
+    "stamp_append_time",
+    "validate",
+]

@@ -1,0 +1,122 @@
+"""Kafka's error codes, and which of them says what an error of ours says.
+
+A code decides what a client does next (retry, refresh its metadata, give up), so the choice is made by that
+and not by the likeness of names. The text of our error travels along wherever the protocol has room for it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from headrace import errors
+
+
+class MalformedRequest(errors.HeadraceError):
+    """Bytes that are not the message they claim to be. There is no answer: the connection is closed."""
+
+
+class InvalidRequest(errors.HeadraceError):
+    """A request that can be read, and contradicts itself or asks for what nobody can mean."""
+
+
+class InvalidAcks(errors.HeadraceError):
+    """An acks that this protocol does not have."""
+
+
+class RequestTimedOut(errors.HeadraceError):
+    """The time that the client gave us is over."""
+
+
+class UnsupportedCompression(errors.HeadraceError):
+    """A codec that came later than the version the client speaks."""
+
+
+class Code(IntEnum):
+    """The codes that we send."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    MESSAGE_TOO_LARGE = 10
+    COORDINATOR_NOT_AVAILABLE = 15
+    INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS = 19
+    INVALID_REQUIRED_ACKS = 21
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    KAFKA_STORAGE_ERROR = 56
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
+
+
+_CODES: dict[type[BaseException], Code] = {
+    MalformedRequest: Code.INVALID_REQUEST,
+    InvalidRequest: Code.INVALID_REQUEST,
+    InvalidAcks: Code.INVALID_REQUIRED_ACKS,
+    RequestTimedOut: Code.REQUEST_TIMED_OUT,
+    UnsupportedCompression: Code.UNSUPPORTED_COMPRESSION_TYPE,
+    errors.NotEnoughReplicas: Code.NOT_ENOUGH_REPLICAS,
+    errors.CorruptBatch: Code.CORRUPT_MESSAGE,
+    # Not CORRUPT_MESSAGE: a client repeats that, and an old format stays old.
+    errors.UnsupportedMagic: Code.INVALID_RECORD,
+    errors.DecompressionLimit: Code.INVALID_RECORD,
+    # Both are repeated by clients, and both end by themselves: with recovery, with space.
+    errors.StorageFailed: Code.KAFKA_STORAGE_ERROR,
+    errors.DiskFull: Code.KAFKA_STORAGE_ERROR,
+    errors.OffsetOutOfRange: Code.OFFSET_OUT_OF_RANGE,
+    errors.DamagedRange: Code.CORRUPT_MESSAGE,
+    errors.OutOfOrderSequence: Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.StaleProducerEpoch: Code.INVALID_PRODUCER_EPOCH,
+    errors.TooManyProducers: Code.POLICY_VIOLATION,
+    errors.UnknownTopic: Code.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownTopicId: Code.UNKNOWN_TOPIC_ID,
+    errors.TopicExists: Code.TOPIC_ALREADY_EXISTS,
+    errors.InvalidTopicName: Code.INVALID_TOPIC_EXCEPTION,
+    errors.InvalidPartitions: Code.INVALID_PARTITIONS,
+    errors.InvalidReplication: Code.INVALID_REPLICATION_FACTOR,
+    errors.InvalidConfig: Code.INVALID_CONFIG,
+    errors.MessageTooLarge: Code.MESSAGE_TOO_LARGE,
+    errors.InvalidTimestamp: Code.INVALID_TIMESTAMP,
+    errors.InvalidRecord: Code.INVALID_RECORD,
+    errors.FencedLeaderEpoch: Code.FENCED_LEADER_EPOCH,
+    errors.UnknownLeaderEpoch: Code.UNKNOWN_LEADER_EPOCH,
+    # A client answers both by asking for metadata and trying again, here or where the partition went.
+    errors.NotLeader: Code.NOT_LEADER_OR_FOLLOWER,
+    errors.ShuttingDown: Code.NOT_LEADER_OR_FOLLOWER,
+    errors.LimitReached: Code.POLICY_VIOLATION,
+}
+
+
+def code_for(error: BaseException) -> tuple[Code, str]:
+    """The code of the nearest class that has one, and the text."""
+    for kind in type(error).__mro__:
+        code = _CODES.get(kind)
+        if code is not None:
+            return code, str(error)
+    return Code.UNKNOWN_SERVER_ERROR, str(error)

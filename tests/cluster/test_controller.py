@@ -1,0 +1,141 @@
+"""The controller decides; nothing here touches a disk."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.cluster import controller, records
+from headrace.cluster.controller import Limits, NewTopic
+from headrace.cluster.image import Image
+from headrace.errors import (
+    FormatTooNew,
+    InvalidPartitions,
+    InvalidReplication,
+    InvalidTopicName,
+    LimitReached,
+    TopicExists,
+    UnknownTopicId,
+)
+
+ID = bytes(range(16))
+
+
+def image(nodes: int = 1) -> Image:
+    made = Image()
+    made.apply(records.ClusterCreated("cluster", 0))
+    for node in range(nodes):
+        made.apply(records.NodeRegistered(node, 1, {}))
+    return made
+
+
+def create(on: Image, **wish: object) -> None:
+    topic = NewTopic(**({"topic_id": ID, "name": "t", "partitions": 3} | wish))  # type: ignore[arg-type]
+    for record in controller.create_topic(on, topic, Limits(), 5):
+        on.apply(record)
+
+
+def test_partitions_are_spread_over_the_nodes_round_robin() -> None:
+    three = image(3)
+    create(three, partitions=4, replication=2)
+    assert [p.replicas for p in three.names["t"].partitions] == [[0, 1], [1, 2], [2, 0], [0, 1]]
+    assert [p.leader for p in three.names["t"].partitions] == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "\x7f", "\x85", "x" * 250, "ü" * 125, "\ud800"])
+def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidTopicName):
+        create(image(), name=name)
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 249, "ü" * 124, "with space", "...", "!system/x"])
+def test_any_other_utf8_text_is_a_name(name: str) -> None:
+    create(image(), name=name)
+
+
+@pytest.mark.parametrize(
+    ("wish", "error"),
+    [
+        ({"partitions": 0}, InvalidPartitions),
+        ({"partitions": 10_001}, InvalidPartitions),
+        ({"replication": 2}, InvalidReplication),
+        ({"replication": 0}, InvalidReplication),
+        ({"assignments": [[0, 0]]}, InvalidReplication),
+        ({"assignments": [[7]]}, InvalidReplication),
+        ({"assignments": [[]]}, InvalidReplication),
+    ],
+)
+def test_an_impossible_wish_names_its_cause(wish: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        create(image(), **wish)
+
+
+def test_a_name_is_taken_until_its_topic_is_deleted() -> None:
+    one = image()
+    create(one)
+    with pytest.raises(TopicExists):
+        create(one, topic_id=b"another id......")
+    for record in controller.delete_topic(one, ID):
+        one.apply(record)
+    create(one, topic_id=b"another id......")
+    assert one.partition_count == 3
+    with pytest.raises(UnknownTopicId):
+        controller.delete_topic(one, ID)
+
+
+def test_all_topics_together_stay_below_the_limit() -> None:
+    one = image()
+    create(one, partitions=10)
+    with pytest.raises(LimitReached, match="max_partitions"):
+        controller.create_topic(one, NewTopic(b"b" * 16, "u", 11), Limits(max_partitions=20), 0)
+
+
+def test_partitions_can_be_added_but_not_taken_away() -> None:
+    one = image()
+    create(one)
+    for record in controller.add_partitions(one, ID, 5, Limits()):
+        one.apply(record)
+    assert len(one.names["t"].partitions) == one.partition_count == 5
+    with pytest.raises(InvalidPartitions):
+        controller.add_partitions(one, ID, 5, Limits())
+
+
+def test_every_start_of_a_node_gives_what_it_leads_a_new_epoch() -> None:
+    two = image(2)
+    create(two, partitions=2)
+    for record in controller.register_node(two, 1, {"kafka": "h:1"}, None):
+        two.apply(record)
+    assert [p.leader_epoch for p in two.names["t"].partitions] == [0, 1]
+    assert two.nodes[1].incarnation == 2
+
+
+def test_producer_ids_are_never_given_twice() -> None:
+    one = image()
+    for node in (0, 1, 0):
+        (record,) = controller.reserve_producer_ids(one, node)
+        one.apply(record)
+    assert one.next_producer_id == 3 * controller.PRODUCER_ID_BLOCK
+
+
+def test_an_image_reads_back_as_it_was_saved() -> None:
+    one = image(2)
+    create(one, config={"retention.ms": "5"})
+    one.apply(records.TopicConfigured(ID, {"retention.ms": None, "segment.bytes": "99999"}))
+    again = Image.load(one.save())
+    assert again.save() == one.save()
+    assert again.names["t"].config == {"segment.bytes": "99999"}
+    assert (again.partition_count, again.version, again.nodes) == (one.partition_count, one.version, one.nodes)
+
+
+def test_records_survive_their_encoding_and_an_unknown_kind_is_refused() -> None:
+    made = [
+        records.ClusterCreated("c", 1),
+        records.NodeRegistered(0, 1, {"kafka": "h:1"}, "rack"),
+        records.TopicCreated(ID, "t", [[0], [0]], {"a": "b"}, 4),
+        records.TopicConfigured(ID, {"a": None}),
+        records.PartitionsAdded(ID, [[0]]),
+        records.ProducerIdsReserved(0, 1000),
+        records.TopicDeleted(ID),
+    ]
+    assert records.decode(records.encode(made)) == made  # type: ignore[arg-type]
+    with pytest.raises(FormatTooNew):
+        records.decode(records.encode(made[:1]).replace(b"cluster-created", b"cluster-renamed"))  # type: ignore[arg-type]

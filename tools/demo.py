@@ -1,0 +1,105 @@
+"""`make demo`: a broker, a client that somebody else wrote, kill -9 in the middle of the load, restart,
+nothing lost. Everything lives in a temporary folder and on free ports, and is gone at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from headrace.records import kernel
+from headrace.testing.served import ServedBroker
+
+TOPIC = "orders"
+BEFORE, AFTER = 20_000, 10_000  # records before and after the kill
+LIMIT_S = 60.0
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
+        broker = ServedBroker(Path(folder))
+        took = broker.start()
+        kernels = "native kernels" if kernel.NATIVE else "Python kernels (no cargo here)"
+        say(f"headrace serves Kafka clients at {broker.address} after {took:.2f} s, {kernels}")
+        try:
+            return story(broker)
+        finally:
+            broker.stop()
+
+
+def story(broker: ServedBroker) -> int:
+    acknowledged: dict[int, bytes] = {}
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        offset, value = message.offset(), message.value()
+        if error is None and offset is not None and isinstance(value, bytes):
+            acknowledged[offset] = value
+
+    settings = {
+        "bootstrap.servers": broker.address,
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 2,
+    }
+    producer = Producer(settings | {"reconnect.backoff.max.ms": 100, "log_level": 0})
+    say(f"confluent-kafka {confluent_kafka.__version__} sends {BEFORE:,} records, idempotent, acks=all")
+    for number in range(BEFORE):
+        producer.produce(TOPIC, b"order %d" % number, on_delivery=delivered)
+    while len(acknowledged) < BEFORE // 2:
+        producer.poll(0.01)
+    broker.kill()
+    producer.poll(0)
+    say(f"kill -9 in mid-load: {len(acknowledged):,} acknowledged, {len(producer):,} still on their way")
+    say(f"restarted on the same data in {broker.start():.2f} s; the client was told nothing and goes on")
+    for number in range(BEFORE, BEFORE + AFTER):
+        producer.produce(TOPIC, b"order %d" % number, on_delivery=delivered)
+    left = producer.flush(LIMIT_S)
+    say(f"sent {AFTER:,} more; acknowledged in all: {len(acknowledged):,}, given up: {left}")
+    kept = read_all(broker.address)
+    say(f"read back from the first offset: {len(kept):,} records")
+    return verdict(acknowledged, kept)
+
+
+def verdict(acknowledged: dict[int, bytes], kept: list[tuple[int, bytes]]) -> int:
+    lost = len(acknowledged.items() - set(kept))
+    doubled = len(kept) - len({value for _, value in kept})
+    dense = [offset for offset, _ in kept] == list(range(BEFORE + AFTER))
+    in_order = [value for _, value in kept] == [b"order %d" % n for n in range(BEFORE + AFTER)]
+    say(f"acknowledged and lost: {lost}    stored twice: {doubled}")
+    say(f"offsets dense: {yes(dense)}    in the order of sending: {yes(in_order)}")
+    good = not lost and not doubled and dense and in_order
+    say("nothing lost" if good else "THIS IS A BUG: please report it")
+    return 0 if good else 1
+
+
+def read_all(address: str) -> list[tuple[int, bytes]]:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False})
+    start = TopicPartition(TOPIC, 0, 0)
+    consumer.assign([start])
+    _, end = consumer.get_watermark_offsets(start, timeout=LIMIT_S)
+    kept: list[tuple[int, bytes]] = []
+    deadline = time.monotonic() + LIMIT_S
+    while len(kept) < end and time.monotonic() < deadline:
+        for message in consumer.consume(1000, timeout=0.2):
+            offset, value = message.offset(), message.value()
+            if message.error() is None and offset is not None and isinstance(value, bytes):
+                kept.append((offset, value))
+    consumer.close()
+    return kept
+
+
+def yes(fact: bool) -> str:
+    return "yes" if fact else "NO"
+
+
+def say(text: str) -> None:
+    print(f"  {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""Writes requirements/: every dependency with its exact version and hashes, for every platform and Python we
+support.
+
+No index address is written: where packages come from is the business of whoever installs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OPTIONS = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header", "--upgrade"]
+QUIET = ["--quiet", "--no-emit-index-url", "--no-emit-find-links"]
+OUTPUTS = {"runtime.txt": [], "dev.txt": ["--extra", "dev", "--extra", "columns"]}
+
+
+def main() -> None:
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "uv"], check=True)
+    for name, extras in OUTPUTS.items():
+        compile_ = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *extras]
+        subprocess.run([*compile_, *OPTIONS, *QUIET, "-o", f"requirements/{name}"], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    main()
