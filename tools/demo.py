@@ -16,7 +16,8 @@ from headrace.records import kernel
 from headrace.testing.served import ServedBroker
 
 TOPIC = "orders"
-BEFORE, AFTER = 20_000, 10_000  # records before and after the kill
+BEFORE, DURING, AFTER = 10_000, 10_000, 10_000  # records; DURING are on their way when the kill comes
+TOTAL = BEFORE + DURING + AFTER
 LIMIT_S = 60.0
 
 
@@ -47,16 +48,20 @@ def story(broker: ServedBroker) -> int:
         "linger.ms": 2,
     }
     producer = Producer(settings | {"reconnect.backoff.max.ms": 100, "log_level": 0})
-    say(f"confluent-kafka {confluent_kafka.__version__} sends {BEFORE:,} records, idempotent, acks=all")
+    say(
+        f"confluent-kafka {confluent_kafka.__version__} sends {BEFORE + DURING:,} records, idempotent, acks=all"
+    )
     for number in range(BEFORE):
         producer.produce(TOPIC, b"order %d" % number, on_delivery=delivered)
     while len(acknowledged) < BEFORE // 2:
         producer.poll(0.01)
+    for number in range(BEFORE, BEFORE + DURING):
+        producer.produce(TOPIC, b"order %d" % number, on_delivery=delivered)
     broker.kill()
     producer.poll(0)
     say(f"kill -9 in mid-load: {len(acknowledged):,} acknowledged, {len(producer):,} still on their way")
     say(f"restarted on the same data in {broker.start():.2f} s; the client was told nothing and goes on")
-    for number in range(BEFORE, BEFORE + AFTER):
+    for number in range(BEFORE + DURING, TOTAL):
         producer.produce(TOPIC, b"order %d" % number, on_delivery=delivered)
     left = producer.flush(LIMIT_S)
     say(f"sent {AFTER:,} more; acknowledged in all: {len(acknowledged):,}, given up: {left}")
@@ -68,8 +73,8 @@ def story(broker: ServedBroker) -> int:
 def verdict(acknowledged: dict[int, bytes], kept: list[tuple[int, bytes]]) -> int:
     lost = len(acknowledged.items() - set(kept))
     doubled = len(kept) - len({value for _, value in kept})
-    dense = [offset for offset, _ in kept] == list(range(BEFORE + AFTER))
-    in_order = [value for _, value in kept] == [b"order %d" % n for n in range(BEFORE + AFTER)]
+    dense = [offset for offset, _ in kept] == list(range(TOTAL))
+    in_order = [value for _, value in kept] == [b"order %d" % n for n in range(TOTAL)]
     say(f"acknowledged and lost: {lost}    stored twice: {doubled}")
     say(f"offsets dense: {yes(dense)}    in the order of sending: {yes(in_order)}")
     good = not lost and not doubled and dense and in_order

@@ -242,6 +242,14 @@ async def test_unknown_partitions_and_epochs_are_told_apart(asker: Asker) -> Non
         assert one.error == error
 
 
+async def test_a_log_that_cannot_be_opened_is_told_as_that_and_not_as_a_missing_topic(asker: Asker) -> None:
+    topic = await _create(asker, "t")
+    folder = Path(asker.node.settings.data, "topics", topic.folder, "0")
+    (folder / f"{0:020}.log").mkdir(parents=True)  # a folder where a file has to be
+    (one,) = await _offsets(asker, 11, AskedOffset(0, -1, -1))
+    assert one.error == Code.KAFKA_STORAGE_ERROR
+
+
 # CreateTopics
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from headrace.testing.served import ServedBroker
-from headrace.wire.kafka import header, messages
+from headrace.wire.kafka import fetch_client, header, messages, produce_client
 from tests.hostile.conftest import assert_no_fault
-from tests.support import MIB, Bystander, Closed, Wire, batch_of, cpu_s, no_leak, open_files, wait_until
+from tests.support import FETCH_VERSION, MIB, Bystander, Closed, Wire, batch_of, cpu_s, fetch_request, no_leak, open_files, wait_until
 
 PING = header.question(header.API_VERSIONS, 0, 1, "x", b"")
 
@@ -72,8 +72,6 @@ def test_a_request_that_comes_byte_by_byte_is_answered(node: ServedBroker) -> No
 
 
 def split_produce(topic: str, size: int) -> list[bytes]:
-    from headrace.wire.kafka import produce_client
-
     topics = [(topic, None, [(0, batch_of([b"x" * size]))])]
     return [b"".join(produce_client.encode_request(9, 2, "x", None, 1, 1000, topics))]
 
@@ -137,12 +135,11 @@ def test_a_large_request_behind_answers_that_pile_up_is_read_to_its_end(node: Se
         batch = batch_of([b"x" * 900_000])
         for _ in range(16):
             wire.produce("piled", batch)
-        polls = [wire.send_fetch("piled", {0: 0}) for _ in range(3)]
+        poll = fetch_client.encode_request(FETCH_VERSION, 1, "x", fetch_request("piled", {0: 0}))
         begun = split_produce("piled", 900_000)[0]
-        wire.send(begun[:100_000])
+        wire.send(poll, begun[:100_000])
         time.sleep(0.5)
-        for poll in polls:
-            assert wire.receive_fetched()[0] == poll
+        assert wire.receive_fetched()[0] == 1
         wire.send(begun[100_000:])
         assert wire.receive_produced()[1].base_offset == 16
 
@@ -152,9 +149,9 @@ def test_a_long_poll_is_not_mistaken_for_a_stalled_request(tmp_path: Path) -> No
     with ServedBroker(tmp_path, "--stall-ms", "1000") as node:
         with Wire(node.address) as wire:
             wire.create_topic("poll")
-            first = wire.send_fetch("poll", {0: 0}, max_wait_ms=4000)
-            wire.send(PING)
-            assert wire.receive_fetched()[0] == first
+            poll = fetch_request("poll", {0: 0}, max_wait_ms=4000)
+            wire.send(fetch_client.encode_request(FETCH_VERSION, 7, "x", poll), PING)
+            assert wire.receive_fetched()[0] == 7
             wire.receive()
             wire.ping()
         with Wire(node.address) as wire:

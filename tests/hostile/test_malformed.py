@@ -154,13 +154,13 @@ def test_a_wrong_crc_is_called_corrupt(node: ServedBroker) -> None:
         assert wire.produce("crc", bad).error == Code.CORRUPT_MESSAGE
 
 
-def test_the_old_record_formats_are_refused_by_name(node: ServedBroker) -> None:
+def test_the_old_record_formats_are_refused_as_kafka_does(node: ServedBroker) -> None:
     with Wire(node.address) as wire:
         wire.create_topic("old")
         for magic in (0, 1):
             old = bytearray(batch_of([b"x"]))
             old[16] = magic
-            assert wire.produce("old", old).error == Code.UNSUPPORTED_FOR_MESSAGE_FORMAT
+            assert wire.produce("old", old).error == Code.INVALID_RECORD
 
 
 @pytest.mark.parametrize("acks", [2, 3, -2, 32767, -32768])

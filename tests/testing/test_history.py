@@ -59,6 +59,7 @@ def test_power_loss_excuses_acks_1_only_and_only_afterwards():
     one = batch(0, acks=1)
     made = history(one)
     made.lost_power(0.5)
+    one.sent_at = 0.9
     made.acknowledged(one, 0, 1.0)
     with pytest.raises(Violation, match="acks=1"):
         check(made, [])

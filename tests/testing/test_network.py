@@ -187,6 +187,27 @@ def test_a_one_way_cut_lets_the_request_through_and_holds_the_answer_until_it_he
     run(main)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_waited_for_a_cut_path_comes_before_what_was_on_its_way_behind_it(seed):
+    async def main(world):
+        client = await world.connect()
+        sent = b""
+        for number in range(300):
+            line = b"%d " % number
+            client.transport.write(line)
+            sent += line
+            await asyncio.sleep(0.0003)
+            if number % 40 == 10:
+                world.network.cut("here", "there")
+            if number % 40 == 30:
+                world.network.heal()
+        world.network.heal()
+        await asyncio.sleep(1)
+        return bytes(world.accepted[0].data) == sent
+
+    assert run(main, Collector, seed)[0]
+
+
 @pytest.mark.parametrize("direction", [("here", "there"), ("there", "here")])
 def test_a_cut_that_lasts_kills_the_connection(direction):
     async def main(world):

@@ -12,6 +12,7 @@ from the image that has the one before it.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -90,7 +91,8 @@ class Quorum:
 
     def close(self) -> None:
         self._log.close()
-        self._save(f"{self._folder}/state", msgspec.structs.replace(self.hard_state, commit=self._applied))
+        with contextlib.suppress(OSError):  # the next start finds the commit by itself; a full disk must not hinder a stop
+            self._save(f"{self._folder}/state", msgspec.structs.replace(self.hard_state, commit=self._applied))
 
     def _next(self) -> None:
         while self._waiting and not self._busy:

@@ -11,6 +11,8 @@ Everything else belongs to the loop's thread.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 
 import msgspec
@@ -176,6 +178,7 @@ class LogStore:
 def _check_format(files: Files, root: str, clock: Clock) -> None:
     path = f"{root}/format"
     if not files.exists(path):
+        _sync_ancestors(files, root)
         replace_file(files, path, msgspec.json.encode(FormatFile(VERSION, clock.now_ms())), durable=True)
         return
     try:
@@ -185,6 +188,19 @@ def _check_format(files: Files, root: str, clock: Clock) -> None:
             f'{path} does not read ({error}): restore it, it holds {{"format": {VERSION}}}'
         ) from error
     check_version(found.format, root)
+
+
+def _sync_ancestors(files: Files, root: str) -> None:
+    """The directory's own name, and those above it, which may all be new: a power loss could take them, and
+    everything in them. Before the format file, whose presence then says that this was done."""
+    path = os.path.dirname(os.path.abspath(root))
+    while True:
+        with contextlib.suppress(PermissionError):  # not ours, so not made by us
+            files.sync_directory(path)
+        above = os.path.dirname(path)
+        if above == path:
+            return
+        path = above
 
 
 def _remove_tree(files: Files, path: str) -> None:

@@ -7,7 +7,8 @@
   most once.
 - In order: an idempotent producer's batches stand in the order in which it sent them.
 - Kept: what was acknowledged stands at the offset that the acknowledgement named; with acks=all whatever
-  happens, with acks=1 unless the power failed after the acknowledgement. acks=0 promises nothing.
+  happens, with acks=1 unless the power failed after it was sent (the acknowledgement itself may have been on
+  its way when the power failed). acks=0 promises nothing.
 - One history: two reads of one offset in one leader epoch see the same record.
 - The high watermark never stands below what acks=all acknowledged before it was asked for.
 
@@ -38,6 +39,7 @@ class Batch:
     idempotent: bool
     values: list[bytes]
     sequence: int = -1
+    sent_at: float = 0.0  # the last time, when it was repeated
     base_offset: int | None = None
     acked_at: float | None = None
 
@@ -152,7 +154,7 @@ class History:
         assert batch.acked_at is not None
         if place == batch.base_offset:
             return
-        if batch.acks == ACKS_ALL or not any(when >= batch.acked_at for when in self.power_losses):
+        if batch.acks == ACKS_ALL or not any(when >= batch.sent_at for when in self.power_losses):
             where = "is nowhere" if place is None else f"stands at {place}"
             level = "all" if batch.acks == ACKS_ALL else str(batch.acks)
             raise Violation(

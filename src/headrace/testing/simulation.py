@@ -296,13 +296,17 @@ class Simulation:
         self.loop.trace.add("audit", " ".join(f"p{p}:{start}-{end}" for p, (start, end, _) in found.items()))
 
     async def _read_all(self) -> Any:
-        async with asyncio.timeout(RECOVERY_S):
-            while True:
-                try:
-                    return await workload.read_all(self.target, self.random)
-                except (Broken, Refused) as error:
-                    self.loop.trace.add("client", f"auditor tries again: {type(error).__name__} {error}")
-                    await asyncio.sleep(0.1)
+        deadline = self.loop.time() + RECOVERY_S
+        while True:
+            try:
+                return await workload.read_all(self.target, self.random)
+            except (Broken, Refused) as error:
+                self.loop.trace.add("client", f"auditor tries again: {type(error).__name__} {error}")
+                if self.loop.time() > deadline:
+                    raise Violation(
+                        f"{RECOVERY_S:.0f} s after all faults, the log does not read: {error}"
+                    ) from error
+                await asyncio.sleep(0.1)
 
     async def _create_topic(self) -> None:
         async with asyncio.timeout(RECOVERY_S):

@@ -56,6 +56,7 @@ class Pipe:
         self.last_arrival = 0.0
         self.pumping = False
         self.giving_up: asyncio.TimerHandle | None = None
+        self.given_up = False
 
     def send(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data).cast("B")
@@ -109,6 +110,8 @@ class Pipe:
         self.network.at(self.last_arrival, self.arrive, piece)
 
     def arrive(self, piece: bytes) -> None:
+        if self.given_up:
+            return
         if self.waiting or not self.network.passes(self.source.host, self.target.host):
             self.waiting.append(piece)
             self._expect_an_answer()
@@ -118,12 +121,22 @@ class Pipe:
     def resume(self) -> None:
         """Paths were mended, maybe ours."""
         if self.waiting and self.network.passes(self.source.host, self.target.host):
-            pieces, self.waiting = self.waiting, deque()
-            for piece in pieces:
-                self._travel(piece)
+            again = self.network.arrival(self.source.host, self.target.host, 0, 0.0)
+            self.network.at(again, self._arrive_again)
         if self.unacknowledged_bytes and self.network.passes(self.target.host, self.source.host):
             count, self.unacknowledged_bytes = self.unacknowledged_bytes, 0
             self.read(count)
+        self._stop_the_clock()
+
+    def _arrive_again(self) -> None:
+        """What was stopped, before whatever was on its way behind it: that waits too as long as this does."""
+        if self.network.passes(self.source.host, self.target.host):
+            pieces, self.waiting = self.waiting, deque()
+            for piece in pieces:
+                self.target.receive(piece)
+            self._stop_the_clock()
+
+    def _stop_the_clock(self) -> None:
         if self.giving_up is not None and not self.waiting and not self.unacknowledged_bytes:
             self.giving_up.cancel()
             self.giving_up = None
@@ -133,7 +146,7 @@ class Pipe:
             self.giving_up = self.network.after(RETRANSMIT_S, self.give_up)
 
     def give_up(self) -> None:
-        self.giving_up = None
+        self.giving_up, self.given_up = None, True
         self.waiting.clear()
         self.source.lose(TimeoutError(f"{self.name}: nothing was acknowledged for {RETRANSMIT_S:.0f} s"))
 

@@ -50,7 +50,7 @@ class Producer:
         self.acks = rng.choice((ACKS_ALL, ACKS_ALL, 1) if self.idempotent else (ACKS_ALL, 1, 1, 0))
         self.in_flight = rng.randint(1, MAX_IN_FLIGHT)
         self.compression = rng.choice(("none", "none", "gzip", "snappy", "lz4", "zstd"))
-        self.think_s = rng.choice((0.005, 0.02, 0.1))
+        self.think_s = rng.choice((0.02, 0.05, 0.2))
         self.stopping = False
         self._session, self._order, self._sequence = 0, 0, 0
         self._id: tuple[int, int] | None = None
@@ -149,6 +149,7 @@ class Producer:
         self.target.trace.add(
             "send", f"{batch.name} acks={batch.acks} p{batch.partition} {len(encoded)} bytes"
         )
+        batch.sent_at = self.target.trace.now()
         return client.produce(self.target.topic, batch.partition, encoded, batch.acks)
 
 

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 class Answer:
     """A place in the order of answers. Filled when `buffers` is set."""
 
-    __slots__ = ("buffers",)
+    __slots__ = ("buffers", "records_bytes")
 
     def __init__(self) -> None:
         self.buffers: Sequence[Buffer] | None = None
+        self.records_bytes = 0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -47,6 +48,7 @@ class Connection(asyncio.BufferedProtocol):
         self.poll: fetch.Fetch | None = None  # the fetch that waits for more
         self.task: asyncio.Task[None] | None = None  # the request that waits for something else
         self.waiting: dict[produce.Pending, None] = {}  # for their sync
+        self.ready_bytes = 0  # of records in answers that are made and not sent
         self._answers: deque[Answer] = deque()
         self._staged: list[produce.Pending] = []
         self._kept: Buffer = b""  # read, but not taken yet
@@ -145,6 +147,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _held(self) -> bool:
         if self._blocked or self._write_paused or self.closed or self.door.stopping:
+            return True
+        if self.ready_bytes >= WRITE_HIGH_WATER_BYTES:
             return True
         return len(self._answers) >= self.door.limits.max_in_flight
 
@@ -276,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         out: list[Buffer] = []
         while answers and (buffers := answers[0].buffers) is not None:
-            answers.popleft()
+            self.ready_bytes -= answers.popleft().records_bytes
             out += buffers
         if len(out) == 1:
             self._transport.write(out[0])

@@ -237,6 +237,7 @@ class Fetch:
         for one, found in looked:
             fetched = self._fetched(one, found)
             if self._tell(one, fetched):
+                self._answer.records_bytes += fetched.size
                 topics.setdefault(one.topic, []).append(fetched)
         header = self.header
         session_id = self.session.id if self.session is not None else NO_SESSION
@@ -245,6 +246,7 @@ class Fetch:
             for topic, parts in topics.items()
         ]
         self._answer.buffers = wire.encode_response(header.version, header.correlation_id, 0, 0, session_id, results)
+        self.connection.ready_bytes += self._answer.records_bytes
         self.connection.unblock()
 
     def _fetched(self, one: Asked, found: ReadResult | FileRead | HeadraceError) -> wire.FetchedPartition:

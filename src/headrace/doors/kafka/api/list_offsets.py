@@ -5,14 +5,14 @@ request whose logs are all open is answered without a task.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
 from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
-from headrace.errors import HeadraceError, UnknownTopic
+from headrace.errors import HeadraceError, NotLeader, UnknownTopic
 from headrace.ports import Buffer
 from headrace.wire.kafka import list_offsets as wire
 from headrace.wire.kafka.errors import Code, code_for
@@ -28,19 +28,22 @@ def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes | Await
         if (partition := _partition(context.broker, name, one.partition)) is not None
         and partition.log is None
     ]
-    return _open_first(context, request, closed) if closed else _answer(context, request)
+    return _open_first(context, request, closed) if closed else _answer(context, request, {})
 
 
 async def _open_first(context: Context, request: wire.ListOffsetsRequest, closed: list[Partition]) -> bytes:
+    failed: dict[Partition, HeadraceError] = {}
     for partition in closed:
         try:
             await partition.opened()
-        except HeadraceError:
-            continue  # asked again below, where the error has a place in the answer
-    return _answer(context, request)
+        except HeadraceError as error:
+            failed[partition] = error
+    return _answer(context, request, failed)
 
 
-def _answer(context: Context, request: wire.ListOffsetsRequest) -> bytes:
+def _answer(
+    context: Context, request: wire.ListOffsetsRequest, failed: Mapping[Partition, HeadraceError]
+) -> bytes:
     times = Counter((name, one.partition) for name, asked in request.topics for one in asked)
     committed = request.isolation_level == wire.READ_COMMITTED
     topics = []
@@ -49,8 +52,14 @@ def _answer(context: Context, request: wire.ListOffsetsRequest) -> bytes:
         for one in asked:
             if times[name, one.partition] > 1:
                 found.append(wire.FoundOffset(one.partition, Code.INVALID_REQUEST))
-            else:
-                found.append(_find(context, _partition(context.broker, name, one.partition), one, committed))
+                continue
+            try:
+                partition = _partition(context.broker, name, one.partition)
+                if partition is not None and partition in failed:
+                    raise failed[partition]
+                found.append(_find(context.version, partition, one, committed))
+            except HeadraceError as error:
+                found.append(wire.FoundOffset(one.partition, code_for(error)[0]))
         topics.append((name, found))
     return wire.encode_response(context.version, context.correlation_id, topics)
 
@@ -61,19 +70,16 @@ def _partition(broker: Broker, name: str, index: int) -> Partition | None:
 
 
 def _find(
-    context: Context, partition: Partition | None, asked: wire.AskedOffset, committed: bool
+    version: int, partition: Partition | None, asked: wire.AskedOffset, committed: bool
 ) -> wire.FoundOffset:
-    if asked.timestamp < 0 and context.version < wire.SPECIAL_FROM.get(asked.timestamp, wire.NEWEST + 1):
+    if asked.timestamp < 0 and version < wire.SPECIAL_FROM.get(asked.timestamp, wire.NEWEST + 1):
         return wire.FoundOffset(asked.partition, Code.UNSUPPORTED_VERSION)
-    try:
-        if partition is None:
-            raise UnknownTopic(f"no partition {asked.partition} of it")
-        if partition.log is None:
-            raise partition.error or UnknownTopic("the partition is not open")
-        partition.check_epoch(asked.current_leader_epoch)
-        timestamp, offset, epoch = _offset(partition, asked.timestamp, committed)
-    except HeadraceError as error:
-        return wire.FoundOffset(asked.partition, code_for(error)[0])
+    if partition is None:
+        raise UnknownTopic(f"no partition {asked.partition} of it")
+    if partition.log is None:  # closed again while the others were opened
+        raise partition.error or NotLeader("the partition is not open")
+    partition.check_epoch(asked.current_leader_epoch)
+    timestamp, offset, epoch = _offset(partition, asked.timestamp, committed)
     return wire.FoundOffset(asked.partition, 0, timestamp, offset, epoch)
 
 

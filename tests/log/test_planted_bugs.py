@@ -1,0 +1,99 @@
+"""Three classic bugs, planted on purpose: the judge of the power-loss runs must catch each of them."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.log.durability import Durability
+from headrace.log.index import decode_index
+from headrace.log.log import Log
+from headrace.log.recovery import _Recovery
+from headrace.log.segment import Segment
+from headrace.log.writing import read_whole, replace_file
+from headrace.testing.disk import SimulatedDisk
+from tests.log.history import changes_of_the_whole_script, judge, run_until
+
+SEEDS = range(3)
+EVERY = 3  # a third of the changes is enough to meet a bug many times
+
+
+def promises_broken() -> list[str]:
+    """What the judge has to say about runs that lose power everywhere."""
+    found = []
+    total = changes_of_the_whole_script()
+    for seed in SEEDS:
+        for change in range(10 + seed, total, EVERY):
+            history = run_until(change, seed)
+            if history is None:
+                continue
+            try:
+                history.world.power_loss("some")
+                judge(history)
+            except (AssertionError, HeadraceError) as error:
+                found.append(str(error))
+    return found
+
+
+def test_without_a_bug_the_judge_is_silent():
+    assert promises_broken() == []
+
+
+def test_acknowledging_before_the_sync_is_caught(monkeypatch):
+    honest = Durability.when_synced
+
+    def hasty(self, end_offset, done):
+        honest(self, end_offset, lambda error: None)
+        done(None)
+
+    monkeypatch.setattr(Durability, "when_synced", hasty)
+    assert any("synced to" in text for text in promises_broken())
+
+
+def test_trusting_the_index_over_the_log_is_caught(monkeypatch):
+    """The index says that a batch is there, and opening believes it instead of walking over the log."""
+    honest_flush, honest_scan = Log.flush, _Recovery._scan
+
+    def flush(self):
+        honest_flush(self)
+        segment = self.segments[-1] if self.segments else None
+        if segment is not None and segment.index is not None:
+            segment.index.add(segment.next_offset - segment.base, segment.size, segment.max_timestamp)
+            data = segment.index.encode(segment.base, segment.size)
+            replace_file(self.services.files, segment.path(".index"), data, durable=True)
+
+    def scan(self, segment: Segment, following):
+        with contextlib.suppress(OSError):
+            index = decode_index(read_whole(self.files, segment.path(".index")), segment.base, 0, "")
+            if index is not None:
+                segment.index, segment.size = index, index.positions[-1]
+                self.expected = segment.base + index.offsets[-1]
+                handle = self.files.open(segment.path())
+                if self.files.size(handle) < segment.size:
+                    self.files.truncate(handle, segment.size)
+                self.files.close(handle)
+        return honest_scan(self, segment, following)
+
+    monkeypatch.setattr(Log, "flush", flush)
+    monkeypatch.setattr(_Recovery, "_scan", scan)
+    assert promises_broken()
+
+
+def test_keeping_a_torn_tail_is_caught(monkeypatch):
+    def keep(self, segment, position, end, why):
+        segment.size = end
+        return True
+
+    monkeypatch.setattr(_Recovery, "_cut", keep)
+    assert promises_broken()
+
+
+@pytest.mark.parametrize("what", ["the snapshot before its data", "a sync that forgets the directory"])
+def test_smaller_liberties_are_caught_too(monkeypatch, what):
+    if what == "the snapshot before its data":
+        monkeypatch.setattr(Log, "after_sync", lambda self, done: done(None))
+    else:
+        monkeypatch.setattr(SimulatedDisk, "sync_directory", lambda self, path: None)
+    assert promises_broken()
