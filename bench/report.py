@@ -168,6 +168,8 @@ def bars(axes: Any, results: Results, metric: str, title: str) -> None:
         axes.barh([i + shift for i in range(len(rows))], values, height=0.38, label=server, color=colour)
     axes.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows])
     axes.invert_yaxis()
-    axes.set_xscale("log")
     axes.set_title(title, fontsize=9)
+    if not rows:
+        return
+    axes.set_xscale("log")
     axes.legend(fontsize=8)

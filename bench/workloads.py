@@ -33,6 +33,11 @@ GROWTH_BATCH = 100  # records per request: 11 kB, what a busy client with many p
 GROWTH_IN_FLIGHT = 5  # as many as an idempotent producer may have
 ADMIN_LIMIT_S = 60.0
 MB = 1e6
+QUIET_SAMPLE_S, QUIET_SHARE, QUIET_TRIES = (
+    0.3,
+    0.1,
+    30,
+)  # a tenth of one core; an idle JVM uses a few hundredths
 WARNINGS = 4  # librdkafka's admin client reports its own tidying at the level below
 
 _numbers = itertools.count()
@@ -70,7 +75,17 @@ def fresh_topic(server: Server, partitions: int = 1) -> Iterator[str]:
         admin.delete_topics([name], request_timeout=ADMIN_LIMIT_S)[name].result(ADMIN_LIMIT_S)
 
 
+def wait_until_quiet(server: Server) -> None:
+    """Until the server has finished what earlier work left behind (deleted topics, compilers, collectors)."""
+    for _ in range(QUIET_TRIES):
+        cpu = server.cpu_s()
+        time.sleep(QUIET_SAMPLE_S)
+        if server.cpu_s() - cpu <= QUIET_SHARE * QUIET_SAMPLE_S:
+            return
+
+
 def timed(server: Server, messages: int, work: Callable[[], None]) -> dict[str, float]:
+    wait_until_quiet(server)
     cpu, begin = server.cpu_s(), time.perf_counter()
     work()
     took = time.perf_counter() - begin
@@ -144,6 +159,7 @@ def latency(server: Server, scale: Scale) -> Seen:
             producer.flush(ADMIN_LIMIT_S)
             seconds.clear()
             count = int(scale.latency_s / LATENCY_INTERVAL_S)
+            wait_until_quiet(server)
             cpu = server.cpu_s()
             pace(producer, topic, count, delivered)
             producer.flush(ADMIN_LIMIT_S)

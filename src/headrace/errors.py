@@ -55,7 +55,7 @@ class DamagedRange(HeadraceError):
     """Synced bytes that no longer read back: kept aside, never cut. Reading goes on after `next_offset`."""
 
     def __init__(self, offset: int, next_offset: int, why: str) -> None:
-        super().__init__(f"offsets {offset} to {next_offset - 1} are damaged on disk ({why}); read on from {next_offset}")
+        super().__init__(f"offsets {offset} to {next_offset - 1} are damaged ({why}); read on from {next_offset}")
         self.offset, self.next_offset = offset, next_offset
 
 

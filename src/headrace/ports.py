@@ -45,8 +45,8 @@ class Promise(Protocol[T]):
 class Files(Protocol):
     """All that we ask of a file system. Handles are small integers; paths are absolute text.
 
-    What power loss may take: bytes written since the file's last `datasync`, and names created, renamed or removed since
-    the directory's last `sync_directory`.
+    What power loss may take: bytes written since the file's last `datasync`, and names created, renamed or removed
+    since the directory's last `sync_directory`.
     """
 
     def open(self, path: str, *, create: bool = False) -> int:

@@ -28,10 +28,9 @@ def test_past_the_budget_connections_take_turns_in_the_order_they_came() -> None
     assert not memory.take("b", MIB, lambda: woken.append("b"))
     assert not memory.take("c", MIB, lambda: woken.append("c"))
     memory.give_back("a", 5 * MIB)
-    assert woken == ["b"]
+    assert woken == ["b", "c"]  # there is room for both
     assert memory.take("b", MIB, lambda: None)
     memory.give_back("b", MIB)
-    assert woken == ["b", "c"]
     assert memory.take("c", MIB, lambda: None)
     memory.give_back("c", MIB)
     assert memory.used_bytes == 0
@@ -49,3 +48,15 @@ def test_the_budget_is_passed_by_one_frame_at_most_so_that_there_is_always_one_w
     memory.give_back("c", MIB)
     memory.give_back("a", MIB)
     assert memory.used_bytes == 0
+
+
+def test_the_first_in_line_is_woken_even_past_the_budget_because_all_others_may_wait_too() -> None:
+    memory = RequestMemory(4 * MIB)
+    woken: list[str] = []
+    assert memory.take("a", 4 * MIB, lambda: None)
+    assert memory.take("a", MIB, lambda: None)
+    assert not memory.take("b", MIB, lambda: woken.append("b"))
+    assert not memory.take("c", MIB, lambda: woken.append("c"))
+    memory.used_bytes += 6 * MIB  # what b and c had received when they were made to wait
+    memory.give_back("a", 5 * MIB)
+    assert woken == ["b"]

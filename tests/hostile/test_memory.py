@@ -1,7 +1,8 @@
-"""Memory is bounded by the node's own limits, whatever strangers claim, send or refuse to take; and the bound is not a wall for others.
+"""Memory is bounded by the node's own limits, whatever strangers claim, send or refuse to take; and the bound is not
+a wall for others.
 
-The node of these tests has small budgets (see conftest). What may come on top of a budget: the tails of the logs, the allocator's own
-habits, and the buffers of the test's ordinary client.
+The node of these tests has small budgets (see conftest). What may come on top of a budget: the tails of the logs, the
+allocator's own habits, and the buffers of the test's ordinary client.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def test_many_claims_of_a_usual_megabyte_leave_room_for_those_who_send_one(node:
 
 
 def test_requests_that_are_sent_for_real_share_a_budget_and_all_are_served(node: ServedBroker) -> None:
-    """Forty requests of 20 MiB each begin at the same time: three times the budget and more."""
+    """Twelve requests of 20 MiB each come side by side: almost four times the budget."""
     size, clients = 20 * MIB, 12
     with no_leak(node.pid, node.address), Bystander(node.address) as other, Peak(node.pid) as peak:
         with contextlib.ExitStack() as stack:
@@ -182,7 +183,7 @@ def test_fetch_sessions_that_nobody_closes_are_bounded(node: ServedBroker) -> No
     request = fetch_request("nowhere", offsets, max_wait_ms=0, session_epoch=0)
     frame = fetch_client.encode_request(FETCH_VERSION, 1, "x", request)
     with no_leak(node.pid, node.address), Peak(node.pid) as peak:
-        for _ in range(40):
+        for _ in range(24):
             with Wire(node.address) as wire:
                 wire.send(frame)
                 wire.receive()

@@ -162,9 +162,7 @@ class Connection(asyncio.Protocol):
                 pieces = partition.read(one.fetch_offset)
                 error = 1 if one.fetch_offset > partition.end else 0
                 fetched.append(
-                    fetch.FetchedPartition(
-                        one.partition, error, shown, shown, 0, pieces, sum(map(len, pieces))
-                    )
+                    fetch.FetchedPartition(one.partition, error, shown, shown, 0, pieces, sum(map(len, pieces)))
                 )
             topics.append(fetch.FetchedTopic(name, None, fetched))
         data = b"".join(fetch.encode_response(head.version, head.correlation_id, 0, 0, 0, topics))

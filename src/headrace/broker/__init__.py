@@ -1,1 +1,2 @@
-"""Semantics: topics, producing, reading. Knows no socket, no thread and no clock of its own; stands on cluster/ and log/."""
+"""Semantics: topics, producing, reading. Knows no socket, no thread and no clock of its own; stands on cluster/ and
+log/."""

@@ -1,7 +1,8 @@
 """The broker: topics by name and id, made from the cluster's image, and the wishes that change it.
 
-Stepped by its driver, on one thread. What must wait (a metadata entry's sync, a log's recovery) comes back through the ports.
-`flush` ends every turn in which something was produced: it writes all that was staged, one write for each partition.
+Stepped by its driver, on one thread. What must wait (a metadata entry's sync, a log's recovery) comes back through
+the ports. `flush` ends every turn in which something was produced: it writes all that was staged, one write for each
+partition.
 """
 
 from __future__ import annotations
@@ -108,12 +109,8 @@ class Broker:
         failed: dict[Partition, HeadraceError] | None = None
         dirty, self.dirty = self.dirty, []
         for partition in dirty:
-            partition.dirty = False
-            log = partition.log
-            if log is None:
-                continue
             try:
-                log.flush()
+                partition.flush()
             except HeadraceError as error:
                 failed = failed or {}
                 failed[partition] = error
@@ -122,7 +119,9 @@ class Broker:
 
     # Wishes
 
-    async def create_topics(self, wishes: Sequence[NewTopic], validate_only: bool = False) -> list[Topic | HeadraceError]:
+    async def create_topics(
+        self, wishes: Sequence[NewTopic], validate_only: bool = False
+    ) -> list[Topic | HeadraceError]:
         """In the order of the wishes: the topic, or why not. All that can be made are made by one metadata entry."""
         answers: dict[int, Topic | HeadraceError] = {}
         ids = [self._new_topic_id() for _ in wishes]
@@ -160,7 +159,8 @@ class Broker:
             topic = self.topic(wish) if isinstance(wish, str) else self.topic_by_id(wish)
             try:
                 if topic is None:
-                    raise UnknownTopic(f"no topic {wish!r}") if isinstance(wish, str) else UnknownTopicId(f"no topic {wish}")
+                    unknown = UnknownTopic if isinstance(wish, str) else UnknownTopicId
+                    raise unknown(f"no topic {wish}")
                 await self._propose(partial(controller.delete_topic, topic_id=topic.image.topic_id))
                 answers.append(None)
             except HeadraceError as error:

@@ -1,7 +1,8 @@
 """Topic settings: Kafka's names where Kafka has the setting, `headrace.*` where it is ours.
 
-One table says everything about a setting: its name, what it takes, its default, what it does. A setting that would have no effect
-is refused rather than stored. Values travel as text (the metadata log, every door); `TopicConfig` is what they mean.
+One table says everything about a setting: its name, what it takes, its default, what it does. A setting that would
+have no effect is refused rather than stored. Values travel as text (the metadata log, every door); `TopicConfig` is
+what they mean.
 """
 
 from __future__ import annotations
@@ -88,34 +89,92 @@ def _one_of(*choices: str) -> Callable[[str], Value]:
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
-        Setting("retention.ms", "retention_ms", 7 * DAY_MS, _whole(-1, MAX_LONG),
-                "How long records are kept; -1: for ever."),
-        Setting("retention.bytes", "retention_bytes", -1, _whole(-1, MAX_LONG),
-                "How many bytes of a partition are kept; -1: all. For a memory topic: the size of its ring."),
-        Setting("segment.bytes", "segment_bytes", 1 << 30, _whole(1 << 14, MAX_INT),
-                "Size of a segment file. Retention takes whole segments."),
-        Setting("segment.ms", "segment_ms", 7 * DAY_MS, _whole(1, MAX_LONG),
-                "A segment older than this is closed at the next append, so that retention can take it."),
-        Setting("max.message.bytes", "max_message_bytes", 1_048_588, _whole(0, MAX_INT),
-                "The largest batch that a producer may send, as it is sent (compressed)."),
-        Setting("message.timestamp.type", "timestamp_type", "CreateTime", _one_of("CreateTime", "LogAppendTime"),
-                "Whose time a record carries: the producer's, or that of the append."),
-        Setting("message.timestamp.before.max.ms", "timestamp_before_max_ms", MAX_LONG, _whole(0, MAX_LONG),
-                "How far a batch's timestamp may lie in the past."),
-        Setting("message.timestamp.after.max.ms", "timestamp_after_max_ms", 3600 * 1000, _whole(0, MAX_LONG),
-                "How far a batch's timestamp may lie in the future."),
-        Setting("min.insync.replicas", "min_insync_replicas", 1, _whole(1, MAX_INT),
-                "How many replicas must be in sync for acks=all."),
-        Setting("flush.messages", "flush_messages", MAX_LONG, _whole(1, MAX_LONG),
-                "Sync the partition after this many records, whatever their acks."),
-        Setting("flush.ms", "flush_ms", MAX_LONG, _whole(0, MAX_LONG),
-                "Sync what is older than this, whatever its acks."),
-        Setting("cleanup.policy", "cleanup_policy", "delete", _one_of("delete"),
-                "What retention does with old segments."),
-        Setting("compression.type", "compression_type", "producer", _one_of("producer"),
-                "Batches are kept as the producer compressed them."),
-        Setting("headrace.storage", "storage", "disk", _one_of("disk", "memory"),
-                "disk: a replicated log. memory: a bounded ring that loses its oldest records and its all at a restart."),
+        Setting(
+            "retention.ms", "retention_ms", 7 * DAY_MS, _whole(-1, MAX_LONG), "How long records are kept; -1: for ever."
+        ),
+        Setting(
+            "retention.bytes",
+            "retention_bytes",
+            -1,
+            _whole(-1, MAX_LONG),
+            "How many bytes of a partition are kept; -1: all. For a memory topic: the size of its ring.",
+        ),
+        Setting(
+            "segment.bytes",
+            "segment_bytes",
+            1 << 30,
+            _whole(1 << 14, MAX_INT),
+            "Size of a segment file. Retention takes whole segments.",
+        ),
+        Setting(
+            "segment.ms",
+            "segment_ms",
+            7 * DAY_MS,
+            _whole(1, MAX_LONG),
+            "A segment older than this is closed at the next append, so that retention can take it.",
+        ),
+        Setting(
+            "max.message.bytes",
+            "max_message_bytes",
+            1_048_588,
+            _whole(0, MAX_INT),
+            "The largest batch that a producer may send, as it is sent (compressed).",
+        ),
+        Setting(
+            "message.timestamp.type",
+            "timestamp_type",
+            "CreateTime",
+            _one_of("CreateTime", "LogAppendTime"),
+            "Whose time a record carries: the producer's, or that of the append.",
+        ),
+        Setting(
+            "message.timestamp.before.max.ms",
+            "timestamp_before_max_ms",
+            MAX_LONG,
+            _whole(0, MAX_LONG),
+            "How far a batch's timestamp may lie in the past.",
+        ),
+        Setting(
+            "message.timestamp.after.max.ms",
+            "timestamp_after_max_ms",
+            3600 * 1000,
+            _whole(0, MAX_LONG),
+            "How far a batch's timestamp may lie in the future.",
+        ),
+        Setting(
+            "min.insync.replicas",
+            "min_insync_replicas",
+            1,
+            _whole(1, MAX_INT),
+            "How many replicas must be in sync for acks=all.",
+        ),
+        Setting(
+            "flush.messages",
+            "flush_messages",
+            MAX_LONG,
+            _whole(1, MAX_LONG),
+            "Sync the partition after this many records, whatever their acks.",
+        ),
+        Setting(
+            "flush.ms", "flush_ms", MAX_LONG, _whole(0, MAX_LONG), "Sync what is older than this, whatever its acks."
+        ),
+        Setting(
+            "cleanup.policy", "cleanup_policy", "delete", _one_of("delete"), "What retention does with old segments."
+        ),
+        Setting(
+            "compression.type",
+            "compression_type",
+            "producer",
+            _one_of("producer"),
+            "Batches are kept as the producer compressed them.",
+        ),
+        Setting(
+            "headrace.storage",
+            "storage",
+            "disk",
+            _one_of("disk", "memory"),
+            "disk: a replicated log. memory: a bounded ring that loses its oldest records, and all at a restart.",
+        ),
     )
 }
 

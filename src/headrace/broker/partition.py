@@ -1,7 +1,7 @@
 """A partition as its leader serves it: checks a producer's batch, appends, reads, and wakes who waits for more.
 
-The log is opened on first use, off the loop, because opening is recovering; until then `log` is None and callers wait for `opened()`.
-`append` only stages; a batch can be read, and acknowledged as written, after the broker's `flush`.
+The log is opened on first use, off the loop, because opening is recovering; until then `log` is None and callers wait
+for `opened()`. `append` only stages; a batch can be read, and acknowledged as written, after the broker's `flush`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.broker.config import TopicConfig
 from headrace.cluster.image import PartitionImage
 from headrace.errors import (
+    CorruptBatch,
     FencedLeaderEpoch,
     HeadraceError,
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
     NotEnoughReplicas,
+    NotLeader,
     StorageFailed,
     UnknownLeaderEpoch,
 )
@@ -24,7 +26,7 @@ from headrace.log.config import Staged
 from headrace.log.log import AnyLog
 from headrace.log.reader import FileRead, ReadResult
 from headrace.ports import Buffer, Promise
-from headrace.records.batch import BatchHeader, validate
+from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header, stamp_append_time, validate
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -40,7 +42,7 @@ class Waiter(Protocol):
 
 
 class Partition:
-    __slots__ = ("topic", "index", "image", "log", "error", "dirty", "_broker", "_opening", "_waiters")
+    __slots__ = ("_broker", "_opening", "_waiters", "dirty", "error", "image", "index", "log", "topic")
 
     def __init__(self, broker: Broker, topic: Topic, index: int, image: PartitionImage) -> None:
         self._broker, self.topic, self.index, self.image = broker, topic, index, image
@@ -117,13 +119,15 @@ class Partition:
         """Checks and stages one batch, which becomes ours to patch and keep."""
         log = self.log
         assert log is not None
-        header = validate(batch)
+        try:
+            header = validate(batch)
+        except CorruptBatch:
+            _refuse_several(batch)
+            raise
         config = self.topic.config
-        if header.length + 12 != len(batch):
-            raise InvalidRecord("a producer sends exactly one batch for a partition")
         if len(batch) > config.max_message_bytes:
             raise MessageTooLarge(
-                f"a batch of {len(batch)} bytes is over max.message.bytes={config.max_message_bytes} of {self.topic.name!r}"
+                f"{len(batch)} bytes are over {self.topic.name!r}'s max.message.bytes={config.max_message_bytes}"
             )
         if header.attributes & 0x30:
             _refuse(header)
@@ -138,6 +142,13 @@ class Partition:
             self.dirty = True
             self._broker.dirty.append(self)
         return staged
+
+    def flush(self) -> None:
+        """Writes what was staged."""
+        self.dirty = False
+        if self.log is None:
+            raise self.error or NotLeader(f"{self!r} was closed")
+        self.log.flush()
 
     def check_in_sync(self) -> None:
         need = self.topic.config.min_insync_replicas
@@ -197,6 +208,12 @@ class Partition:
                 waiter.wake(self)
 
 
+def _refuse_several(batch: Buffer) -> None:
+    """Whole batches one after the other are not damage, which a client would send again."""
+    if len(batch) >= HEADER_BYTES and HEADER_BYTES <= read_header(batch).size < len(batch):
+        raise InvalidRecord("a producer sends exactly one batch for a partition")
+
+
 def _refuse(header: BatchHeader) -> None:
     if header.is_control:
         raise InvalidRecord("control batches are the broker's to write")
@@ -205,14 +222,12 @@ def _refuse(header: BatchHeader) -> None:
 
 def _refuse_timestamp(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
     raise InvalidTimestamp(
-        f"timestamps {header.base_timestamp} to {header.max_timestamp} are outside of what the topic takes at {now_ms}: "
+        f"timestamps {header.base_timestamp} to {header.max_timestamp} are outside of what is taken at {now_ms}: "
         f"{config.timestamp_before_max_ms} ms before, {config.timestamp_after_max_ms} ms after"
     )
 
 
 def _stamped(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[Buffer, BatchHeader]:
-    from headrace.records.batch import read_header, stamp_append_time
-
     own = batch if not isinstance(batch, bytes) else bytearray(batch)
     stamp_append_time(own, 0, len(own), now_ms)
     return own, read_header(own)

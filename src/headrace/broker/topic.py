@@ -16,7 +16,7 @@ READABLE_PREFIX = 40  # characters of the name in the folder's name: enough to r
 
 
 class Topic:
-    __slots__ = ("name", "id", "image", "config", "partitions", "internal")
+    __slots__ = ("config", "id", "image", "internal", "name", "partitions")
 
     def __init__(self, broker: Broker, image: TopicImage) -> None:
         self.name, self.image = image.name, image

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="headrace", description="A message broker: one log behind many wire protocols.")
+    parser = argparse.ArgumentParser(prog="headrace", description="A message broker: one log, many wire protocols.")
     parser.add_argument("--version", action="version", version=f"headrace {headrace.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     serve = commands.add_parser("serve", help="run a node (what the bare command does)")

@@ -1,6 +1,8 @@
-"""The controller: pure decisions. An image and a wish in, the records that fulfil it out, or an error that says why not.
+"""The controller: pure decisions. An image and a wish in, the records that fulfil it out, or an error that says why
+not.
 
-Nothing here writes, waits or looks at a clock or at chance: ids and times come in from outside, so that a run can be replayed.
+Nothing here writes, waits or looks at a clock or at chance: ids and times come in from outside, so that a run can be
+replayed.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from headrace.cluster.records import (
     TopicCreated,
     TopicDeleted,
 )
-from headrace.errors import InvalidPartitions, InvalidReplication, InvalidTopicName, LimitReached, TopicExists, UnknownTopicId
+from headrace.errors import (
+    InvalidPartitions,
+    InvalidReplication,
+    InvalidTopicName,
+    LimitReached,
+    TopicExists,
+    UnknownTopicId,
+)
 
 MAX_TOPIC_NAME_BYTES = 249  # Kafka's, so that a folder name still fits 255 bytes
 PRODUCER_ID_BLOCK = 1000  # ids taken at a time: one entry of the metadata log per thousand producers

@@ -1,7 +1,8 @@
 """The image: what the metadata log says when it is read from its start to some entry.
 
-`apply` is the only way that it changes, and it cannot fail for a record that the controller made. Equal logs give equal images,
-on every node. `version` rises with every change, so that whoever caches something made from the image can tell.
+`apply` is the only way that it changes, and it cannot fail for a record that the controller made. Equal logs give
+equal images, on every node. `version` rises with every change, so that whoever caches something made from the image
+can tell.
 """
 
 from __future__ import annotations

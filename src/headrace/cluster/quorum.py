@@ -1,13 +1,13 @@
 """The metadata log of a quorum of one: it appends, syncs and thereby commits by itself.
 
 The format is the one that several nodes will share, so that a lone node can be joined without a reformat:
-- an entry is (term, index, data), kept in the same log that every partition uses: index = offset + 1, term = the batch's leader
-  epoch, data = the value of the batch's one record, a list of metadata records that commit together;
+- an entry is (term, index, data), kept in the same log that every partition uses: index = offset + 1, term = the
+  batch's leader epoch, data = the value of the batch's one record, a list of metadata records that commit together;
 - `state` holds the hard state (term, vote, commit), replaced whole and synced before it is relied on;
 - `image` holds a snapshot of the image at (term, index), replaced whole; the log before it is then let go.
 
-Law: an entry is applied, and its proposer told, only after it was synced. One proposal is on its way at a time; the next is made
-from the image that has the one before it.
+Law: an entry is applied, and its proposer told, only after it was synced. One proposal is on its way at a time; the
+next is made from the image that has the one before it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Quorum:
         return self._applied
 
     def propose(self, decide: Decide, done: Done) -> None:
-        """`decide` is called with the image when its turn comes; its records are appended, synced, applied; then `done`."""
+        """`decide` is called with the image when its turn comes; its records are appended, synced, applied; then
+        `done`."""
         self._waiting.append((decide, done))
         self._next()
 
@@ -91,7 +92,8 @@ class Quorum:
 
     def close(self) -> None:
         self._log.close()
-        with contextlib.suppress(OSError):  # the next start finds the commit by itself; a full disk must not hinder a stop
+        # The next start finds the commit by itself; a full disk must not hinder a stop.
+        with contextlib.suppress(OSError):
             self._save(f"{self._folder}/state", msgspec.structs.replace(self.hard_state, commit=self._applied))
 
     def _next(self) -> None:

@@ -1,7 +1,7 @@
 """The metadata records: what one entry of the metadata log can say.
 
-These are on disk forever. A field is only ever added, with a default; a kind is never reused; a program that meets a kind
-it does not know refuses to start rather than to forget. One entry holds a list of records that commit together.
+These are on disk forever. A field is only ever added, with a default; a kind is never reused; a program that meets a
+kind it does not know refuses to start rather than to forget. One entry holds a list of records that commit together.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class ClusterCreated(msgspec.Struct, frozen=True, tag="cluster-created"):
 
 
 class NodeRegistered(msgspec.Struct, frozen=True, tag="node-registered"):
-    """A node came up. Every partition that it leads gets its next leader epoch, so that a reader can tell that an unsynced
-    tail of the time before may be gone."""
+    """A node came up. Every partition that it leads gets its next leader epoch, so that a reader can tell that an
+    unsynced tail of the time before may be gone."""
 
     node_id: int
     incarnation: int

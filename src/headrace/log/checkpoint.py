@@ -53,9 +53,7 @@ class Checkpoint:
         if error is not None or not work.data:
             self._finish(work, waiting, error)
         else:
-            self._log.services.background.run(
-                work.run, lambda _, failure: self._finish(work, waiting, failure)
-            )
+            self._log.services.background.run(work.run, lambda _, failure: self._finish(work, waiting, failure))
 
     def _finish(self, work: _Work, waiting: list[Done], failure: BaseException | None) -> None:
         log = self._log
@@ -75,11 +73,12 @@ class Checkpoint:
 class _Work:
     """A log's state at one moment."""
 
-    __slots__ = ("_indexes", "_leftovers", "_log", "data")
+    __slots__ = ("_indexes", "_leftovers", "_log", "_start_offset", "data")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._leftovers = list(log.leftovers)
+        self._start_offset = log.start_offset
         segments = [segment for segment in log.segments if segment.size]
         self.data = b""  # nothing to be saved of a log that was never written to
         if segments:
@@ -108,6 +107,7 @@ class _Work:
             segment.index_saved = segment.size == size
             if segment.index_saved and not segment.dropped and segment is not log.segments[-1]:
                 log.services.indexes.touch(segment)
+        log.saved_start = self._start_offset
         log.leftovers = [name for name in log.leftovers if name not in self._leftovers]
 
 

@@ -34,9 +34,7 @@ class LogConfig(msgspec.Struct, frozen=True):
     segment_ms: int = 7 * DAY_MS
     retention_ms: int = 7 * DAY_MS  # -1: for ever
     retention_bytes: int = FOREVER
-    index_interval_bytes: int = (
-        16 << 10
-    )  # a read walks half of this on average, and 64 Ki entries index 1 GiB
+    index_interval_bytes: int = 16 << 10  # a read walks half of this on average, and 64 Ki entries index 1 GiB
     tail_bytes: int = 4 << 20  # a consumer a second behind a busy producer still reads from memory
     producer_expiry_ms: int = DAY_MS
     flush_messages: int = NEVER_MS  # sync on our own after this many offsets,

@@ -33,9 +33,7 @@ class Hole(msgspec.Struct, frozen=True, order=True):
     why: str
 
 
-def next_batch(
-    fetch: Fetch, position: int, end: int, after_offset: int, below_offset: int
-) -> tuple[int, int] | None:
+def next_batch(fetch: Fetch, position: int, end: int, after_offset: int, below_offset: int) -> tuple[int, int] | None:
     """(position, base offset) of the first true batch after the damaged one at `position`, with an offset in
     the given range.
 
@@ -44,11 +42,7 @@ def next_batch(
     """
 
     def judge(header: BatchHeader, at: int) -> bool:
-        fits = (
-            header.size <= end - at
-            and after_offset < header.base_offset
-            and header.next_offset <= below_offset
-        )
+        fits = header.size <= end - at and after_offset < header.base_offset and header.next_offset <= below_offset
         return fits and implausible(header) is None and _is_true(fetch, header, at)
 
     damaged = fetch(HEADER_BYTES, position)

@@ -43,9 +43,7 @@ class Index:
     def add(self, relative_offset: int, position: int, max_timestamp: int) -> None:
         self.positions.append(position)
         self.timestamps.append(max_timestamp)
-        self.offsets.append(
-            relative_offset
-        )  # last, because a read in the background may look at the same moment
+        self.offsets.append(relative_offset)  # last, because a read in the background may look at the same moment
 
     def find(self, relative_offset: int) -> tuple[int, int]:
         """The last entry at or before the offset: (its relative offset, its position)."""

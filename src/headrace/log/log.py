@@ -38,9 +38,7 @@ from headrace.log.writing import FULL, MAX_BUFFERS, explain, write_all, write_re
 
 __all__ = ["AnyLog", "Log", "LogConfig", "Staged"]
 
-SNAPSHOT_BYTES = (
-    64 << 20
-)  # appended since the last one: what recovery walks over at most, a fraction of a second
+SNAPSHOT_BYTES = 64 << 20  # appended since the last one: what recovery walks over at most, a fraction of a second
 CLOSE_BYTES = 1 << 20  # less than this is walked over at the next opening rather than saved at closing
 
 
@@ -54,6 +52,7 @@ class Log(Durability):
         "checkpoint",
         "holes",
         "leftovers",
+        "saved_start",
         "since_snapshot",
         "size_bytes",
     )
@@ -72,6 +71,7 @@ class Log(Durability):
         self.size_bytes = sum(segment.size for segment in self.segments)
         self.holes = found.holes
         self.since_snapshot = found.scanned_bytes
+        self.saved_start = found.start_offset  # where a restart would let the log start
         self.leftovers: list[str] = []  # files to be removed once no snapshot names them
         self.checkpoint = Checkpoint(self)
         self._tail = Tail(config.tail_bytes, services.tails, found.next_offset)
@@ -98,9 +98,7 @@ class Log(Durability):
             self._unstage()
             raise self.failed
         must_roll = self._must_roll()
-        segment = (
-            self.start_segment(self.written_offset, self._staged_at_ms) if must_roll else self.segments[-1]
-        )
+        segment = self.start_segment(self.written_offset, self._staged_at_ms) if must_roll else self.segments[-1]
         position = self._write(segment)
         interval_bytes = self.config.index_interval_bytes
         for buffer, base_offset, _, max_timestamp in staged:
@@ -217,9 +215,7 @@ class Log(Durability):
             try:
                 self._take_back(segment, position)
             except OSError as second:
-                reason = StorageFailed(
-                    f"a refused write to {segment.path()} could not be taken back ({second})"
-                )
+                reason = StorageFailed(f"a refused write to {segment.path()} could not be taken back ({second})")
         if not isinstance(reason, DiskFull):
             self.fail(reason)
         raise reason from error
@@ -263,9 +259,7 @@ class Log(Durability):
     def _read_file(self, wish: Wish) -> ReadResult | FileRead:
         segment = self.segments[bisect_right(self._bases, wish.offset) - 1]
         services = self.services
-        read = FileRead(
-            services.files, segment, wish, self.holes, self._on_damage, self.config.index_interval_bytes
-        )
+        read = FileRead(services.files, segment, wish, self.holes, self._on_damage, self.config.index_interval_bytes)
         if segment.index is None:
             return read
         if segment is not self.segments[-1]:
@@ -332,6 +326,7 @@ class Log(Durability):
             raise OffsetOutOfRange(before, self.start_offset, self.written_offset)
         if before > self.start_offset:
             retention.move_start(self, before)
+        if before > self.saved_start:
             self.checkpoint.request(done)
         else:
             done(None)

@@ -65,9 +65,7 @@ class MemoryLog(Staging):
     def sync_now(self) -> bool:
         return True
 
-    def read(
-        self, offset: int, max_bytes: int, *, up_to: int | None = None, at_least_one: bool = True
-    ) -> ReadResult:
+    def read(self, offset: int, max_bytes: int, *, up_to: int | None = None, at_least_one: bool = True) -> ReadResult:
         if self.failed is not None:
             raise self.failed
         end = self.written_offset

@@ -124,6 +124,4 @@ def _check_epoch(header: BatchHeader, epoch: int) -> None:
     if header.producer_epoch < epoch:
         raise StaleProducerEpoch(f"{who} was fenced by epoch {epoch}")
     if header.base_sequence != 0 and not header.attributes & CONTROL:
-        raise OutOfOrderSequence(
-            f"{who} is new here and began with sequence {header.base_sequence} instead of 0"
-        )
+        raise OutOfOrderSequence(f"{who} is new here and began with sequence {header.base_sequence} instead of 0")

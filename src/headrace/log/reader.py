@@ -103,9 +103,7 @@ class FileRead:
         segment = self._segment
         try:
             try:
-                index = segment.index or load_index(
-                    self._files, segment, fetch, self._holes, self._interval_bytes
-                )
+                index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
                 result = self._read(fetch, index)
             except _WrongIndex:
                 index = build_index(segment, fetch, self._holes, self._interval_bytes)

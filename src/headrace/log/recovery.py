@@ -84,9 +84,7 @@ class Recovered:
 
 
 def segment_state(segment: Segment) -> SegmentState:
-    return SegmentState(
-        segment.base, segment.next_offset, segment.size, segment.max_timestamp, segment.created_ms
-    )
+    return SegmentState(segment.base, segment.next_offset, segment.size, segment.max_timestamp, segment.created_ms)
 
 
 def recover(origin: Origin, config: LogConfig, mark: Mark | None, now_ms: int) -> Recovered:
@@ -98,9 +96,7 @@ def recover(origin: Origin, config: LogConfig, mark: Mark | None, now_ms: int) -
 
 
 class _Recovery:
-    def __init__(
-        self, origin: Origin, config: LogConfig, mark: Mark | None, now_ms: int, names: list[str]
-    ) -> None:
+    def __init__(self, origin: Origin, config: LogConfig, mark: Mark | None, now_ms: int, names: list[str]) -> None:
         self.origin, self.files, self.config, self.now_ms = origin, origin.files, config, now_ms
         self.folder, self.names = origin.folder, names
         self.found = Recovered(config)
@@ -166,9 +162,7 @@ class _Recovery:
             if state.base in self.bases:
                 found.segments.append(self._known(state))
             elif state.next_offset > start:
-                self._hole(
-                    max(start, state.base), state.next_offset, state.base, 0, 0, "the segment is missing"
-                )
+                self._hole(max(start, state.base), state.next_offset, state.base, 0, 0, "the segment is missing")
         self.expected = snapshot.next_offset
 
     def _known(self, state: SegmentState) -> Segment:
@@ -209,8 +203,7 @@ class _Recovery:
 
     def _let_go(self) -> None:
         start = self._deleted_up_to()
-        if not start:
-            return
+        self.expected = max(self.expected, start)
         self.found.segments = [segment for segment in self.found.segments if segment.next_offset > start]
 
     # The walk
@@ -227,11 +220,7 @@ class _Recovery:
         todo = [base for base in headers if base in self.bases]
         for place, base in enumerate(todo):
             following = todo[place + 1] if place + 1 < len(todo) else None
-            known = (
-                self.found.segments[-1]
-                if self.found.segments and self.found.segments[-1].base == base
-                else None
-            )
+            known = self.found.segments[-1] if self.found.segments and self.found.segments[-1].base == base else None
             if known is None and not self._place(base, headers[base]):
                 if base >= self.expected and base in self.bases:
                     self._drop_all(todo[place:], "what came before it was lost unsynced")
@@ -281,9 +270,7 @@ class _Recovery:
                 position, self.expected = SEGMENT_HEADER_BYTES, segment.base
                 segment.index, segment.size = Index(), SEGMENT_HEADER_BYTES
             elif segment.index is None:
-                segment.index = load_index(
-                    self.files, segment, fetch, self.holes, self.config.index_interval_bytes
-                )
+                segment.index = load_index(self.files, segment, fetch, self.holes, self.config.index_interval_bytes)
             segment.indexed_at = segment.index.positions[-1]
             self.scanned.append(segment)
             self.found.is_sealed = False
@@ -313,9 +300,7 @@ class _Recovery:
                 self.found.is_sealed = True
                 return True
 
-    def _damage(
-        self, segment: Segment, fetch: Fetch, position: int, end: int, following: int | None, why: str
-    ) -> int:
+    def _damage(self, segment: Segment, fetch: Fetch, position: int, end: int, following: int | None, why: str) -> int:
         """Notes a hole from here to the next true batch; gives where that is."""
         limit = following if following is not None else MAX_OFFSET
         found = next_batch(fetch, position, end, self.expected, limit)
@@ -383,9 +368,7 @@ class _Recovery:
         self.bases.remove(base)
         self.resync = True
 
-    def _hole(
-        self, offset: int, next_offset: int, base: int, position: int, end_position: int, why: str
-    ) -> None:
+    def _hole(self, offset: int, next_offset: int, base: int, position: int, end_position: int, why: str) -> None:
         if self.holes.at(offset) is not None:
             return
         hole = Hole(offset, next_offset, base, position, end_position, why)
@@ -415,9 +398,7 @@ class _Recovery:
                 self.files.sync_directory(directory)
         active = self.found.segments[-1] if self.found.segments else None
         if active is not None:
-            mark = Mark(
-                self.origin.log_id, self.found.generation, active.base, active.size, self.found.next_offset
-            )
+            mark = Mark(self.origin.log_id, self.found.generation, active.base, active.size, self.found.next_offset)
             self.found.mark = mark if mark != proof else None
 
     def _save(self) -> None:

@@ -55,9 +55,7 @@ class Staging:
         self._staged_at_ms = 0
         self._undo: list[tuple[int, State | None]] = []
 
-    def stage(
-        self, batch: Buffer, header: BatchHeader, now_ms: int, leader_epoch: int, copy: bool = False
-    ) -> Staged:
+    def stage(self, batch: Buffer, header: BatchHeader, now_ms: int, leader_epoch: int, copy: bool = False) -> Staged:
         """Takes one whole, checked batch. It becomes ours to patch and to keep, unless it is bytes or `copy`
         is asked for."""
         if self.failed is not None:

@@ -50,9 +50,7 @@ class LogStore:
             files.make_directory(root)
             lock = files.lock(f"{root}/lock")
         except BlockingIOError:
-            raise DirectoryLocked(
-                f"another process works in {root}: stop it, or choose another directory"
-            ) from None
+            raise DirectoryLocked(f"another process works in {root}: stop it, or choose another directory") from None
         except OSError as error:
             raise explain(error, f"opening {root}") from error
         try:
@@ -96,23 +94,15 @@ class LogStore:
         """A log's folder, or one that holds several. They are closed at once; their files go in the
         background."""
         services = self.services
-        inside = [
-            log for path, log in services.logs.items() if path == folder or path.startswith(f"{folder}/")
-        ]
+        inside = [log for path, log in services.logs.items() if path == folder or path.startswith(f"{folder}/")]
         topics = {log.log_id[:_TOPIC_ID_BYTES] for log in inside if folder != log.folder}
         ids = {log.log_id for log in inside}
         for log in inside:
             log.release()
         services.journal.forget(
-            [
-                log_id
-                for log_id in services.journal.known()
-                if log_id in ids or log_id[:_TOPIC_ID_BYTES] in topics
-            ]
+            [log_id for log_id in services.journal.known() if log_id in ids or log_id[:_TOPIC_ID_BYTES] in topics]
         )
-        services.made = {
-            path for path in services.made if path != folder and not path.startswith(f"{folder}/")
-        }
+        services.made = {path for path in services.made if path != folder and not path.startswith(f"{folder}/")}
 
         def finish(_: object, error: BaseException | None) -> None:
             if done is not None:
@@ -184,9 +174,7 @@ def _check_format(files: Files, root: str, clock: Clock) -> None:
     try:
         found = msgspec.json.decode(read_whole(files, path), type=FormatFile)
     except msgspec.MsgspecError as error:
-        raise StorageFailed(
-            f'{path} does not read ({error}): restore it, it holds {{"format": {VERSION}}}'
-        ) from error
+        raise StorageFailed(f'{path} does not read ({error}): restore it, it holds {{"format": {VERSION}}}') from error
     check_version(found.format, root)
 
 

@@ -62,12 +62,7 @@ class TimeLookup:
                     if found is not None:
                         return found
             hole = self._holes.at(walk.expected)
-            if (
-                walk.why is None
-                or hole is None
-                or hole.segment != segment.base
-                or hole.end_position <= walk.position
-            ):
+            if walk.why is None or hole is None or hole.segment != segment.base or hole.end_position <= walk.position:
                 return None
             position, expected = hole.end_position, hole.next_offset
 

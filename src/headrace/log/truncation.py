@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headrace.errors import StorageFailed
+from headrace.errors import HeadraceError, StorageFailed
 from headrace.log.checkpoint import capture
 from headrace.log.config import Done
 from headrace.log.damage import Holes
 from headrace.log.epochs import LeaderEpochs
-from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES
+from headrace.log.format import INDEX, LOG, SEGMENT_HEADER_BYTES
 from headrace.log.mending import cut_file
 from headrace.log.producers import Producers
 from headrace.log.reader import load_index
 from headrace.log.recovery import segment_state
 from headrace.log.segment import Segment
-from headrace.log.snapshot import Snapshot, encode_snapshot, save_snapshot
+from headrace.log.snapshot import Snapshot, encode_snapshot, load_snapshot, save_snapshot
 from headrace.log.walk import Walk
 from headrace.log.writing import explain
+from headrace.ports import Files
 
 if TYPE_CHECKING:
     from headrace.log.log import Log
@@ -44,53 +45,63 @@ def truncate(log: Log, offset: int, done: Done) -> None:
         log.after_sync(lambda _: truncate(log, offset, done))
     else:
         try:
-            _truncate(log, max(offset, log.start_offset))
+            refused = _truncate(log, max(offset, log.start_offset))
         except OSError as error:
-            log.fail(StorageFailed(str(explain(error, f"cutting off the end of {log.folder}"))))
-        done(log.failed)
+            refused = StorageFailed(str(explain(error, f"cutting off the end of {log.folder}")))
+            log.fail(refused)
+        done(log.failed or refused)
 
 
-def _truncate(log: Log, offset: int) -> None:
+def _truncate(log: Log, offset: int) -> HeadraceError | None:
+    """Why it was not even begun, if so; OSError when it was begun and could not be ended."""
     if not log.sync_now():
-        return
+        return log.failed
     files = log.services.files
     place = max(0, bisect_right([segment.base for segment in log.segments], offset) - 1)
     last = log.segments[place]
-    position, offset = _boundary(log, last, offset)
+    position, boundary = _boundary(log, last, offset)
+    states = [segment_state(segment) for segment in log.segments[:place]]
+    if boundary >= log.start_offset:
+        offset = boundary
+        states.append(msgspec.structs.replace(segment_state(last), size=position, next_offset=offset))
     epochs, producers = LeaderEpochs(log.epochs.entries()), Producers(log.config.producer_expiry_ms)
     epochs.cut_end(offset)
     producers.load(log.producers.save())
     producers.cut_end(offset)
-    state = msgspec.structs.replace(segment_state(last), size=position, next_offset=offset)
-    snapshot = Snapshot(
-        log.generation + 1,
-        log.start_offset,
-        offset,
-        [*(segment_state(segment) for segment in log.segments[:place]), state],
-        epochs.entries(),
-        producers.save(),
-        cutting=True,
+    cutting = Snapshot(
+        log.generation + 1, log.start_offset, offset, states, epochs.entries(), producers.save(), cutting=True
     )
-    save_snapshot(files, log.folder, encode_snapshot(snapshot))
-    log.generation = snapshot.generation
-    cut_file(files, last.path(), position)
-    for segment in log.forget_segments(place + 1, len(log.segments)):
-        if segment.size:
-            files.remove(segment.path())
-        if files.exists(segment.path(INDEX)):
-            files.remove(segment.path(INDEX))
+    try:
+        save_snapshot(files, log.folder, encode_snapshot(cutting))
+    except OSError as error:
+        found = load_snapshot(files, log.folder)
+        if found is not None and found.cutting:
+            raise
+        return explain(error, f"cutting off the end of {log.folder}")
+    log.generation = cutting.generation
+    if len(states) > place:
+        cut_file(files, last.path(), position)
+        log.size_bytes -= last.size - position
+        last.size = last.synced = position
+        last.next_offset = offset
+        if last.index is not None:
+            last.index.cut(position)
+            last.indexed_at, last.index_saved = last.index.positions[-1], False
+    for segment in log.forget_segments(len(states), len(log.segments)):
+        _remove(files, segment)
     files.sync_directory(log.folder)
-    log.size_bytes -= last.size - position
-    last.size = last.synced = position
-    last.next_offset = offset
-    if last.index is not None:
-        last.index.cut(position)
-        last.indexed_at, last.index_saved = last.index.positions[-1], False
     log.epochs.cut_end(offset)
     log.producers.cut_end(offset)
     log.holes = Holes(hole for hole in log.holes if hole.next_offset <= offset)
     log.restart_at(offset)
     save_snapshot(files, log.folder, encode_snapshot(capture(log, log.segments)))
+    return None
+
+
+def _remove(files: Files, segment: Segment) -> None:
+    for ending in (LOG, INDEX):
+        if files.exists(segment.path(ending)):
+            files.remove(segment.path(ending))
 
 
 def _boundary(log: Log, segment: Segment, offset: int) -> tuple[int, int]:

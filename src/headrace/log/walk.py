@@ -55,6 +55,4 @@ class Walk:
                     return
                 # One batch larger than the window: the walk's own bound on sizes has judged its length
                 # already.
-                window = max(
-                    WINDOW_BYTES, read_header(data, at).size if len(data) - at >= HEADER_BYTES else 0
-                )
+                window = max(WINDOW_BYTES, read_header(data, at).size if len(data) - at >= HEADER_BYTES else 0)

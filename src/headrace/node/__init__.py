@@ -1,1 +1,2 @@
-"""One process: settings, wiring, listeners, logs, shutdown. The driver that turns the machines below with real time, threads and files."""
+"""One process: settings, wiring, listeners, logs, shutdown. The driver that turns the machines below with real time,
+threads and files."""

@@ -1,4 +1,5 @@
-"""A node: one data directory, one broker, its doors. Built from ports, so that the simulator starts the same node as `headrace serve`."""
+"""A node: one data directory, one broker, its doors. Built from ports, so that the simulator starts the same node as
+`headrace serve`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,28 +22,19 @@ class RealClock:
 
 
 class Threads:
-    """Background by a pool of threads. Results come back on the loop, several at a time where they come together."""
+    """Background by a pool of threads; results come back on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace")
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        def task() -> None:
-            try:
-                result = work()
-            except BaseException as error:
-                self._back(done, None, error)
-            else:
-                self._back(done, result, None)
+        def back(ended: Future[T]) -> None:
+            if not self._loop.is_closed():
+                error = ended.exception()
+                self._loop.call_soon_threadsafe(done, None if error else ended.result(), error)
 
-        self._pool.submit(task)
-
-    def _back(
-        self, done: Callable[[T | None, BaseException | None], None], result: T | None, error: BaseException | None
-    ) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(done, result, error)
+        self._pool.submit(work).add_done_callback(back)
 
     def close(self) -> None:
         """Waits for what is under way."""

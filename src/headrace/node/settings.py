@@ -1,4 +1,5 @@
-"""What a node is told: flags over environment over defaults. Every flag has an environment twin, HEADRACE_ + its name."""
+"""What a node is told: flags over environment over defaults. Every flag has an environment twin, HEADRACE_ + its
+name."""
 
 from __future__ import annotations
 
@@ -39,7 +40,12 @@ class Flag(msgspec.Struct, frozen=True):
 FLAGS = (
     Flag("data", "headrace-data", "DIR", "folder that holds everything; one node at a time uses it"),
     Flag("node-id", "0", "N", "this node's number in its cluster"),
-    Flag("kafka", f"127.0.0.1:{DEFAULT_KAFKA_PORT}", "HOST:PORT", "where Kafka clients connect; port 0: any free one; off: no such door"),
+    Flag(
+        "kafka",
+        f"127.0.0.1:{DEFAULT_KAFKA_PORT}",
+        "HOST:PORT",
+        "for Kafka clients; port 0: any free one; off: no such door",
+    ),
     Flag("ready-file", "", "FILE", "written as JSON when the node serves: pid, node_id, addresses"),
     Flag("auto-create-topics", "true", "true|false", "make a topic when a client asks for one that is not there"),
     Flag("default-partitions", "1", "N", "of a topic that does not say"),

@@ -94,9 +94,7 @@ def encode(records: Sequence[Record], options: BatchOptions = PLAIN) -> bytearra
     return seal(batch, len(records), base_timestamp, max_timestamp, options)
 
 
-def seal(
-    batch: bytearray, count: int, base_timestamp: int, max_timestamp: int, options: BatchOptions
-) -> bytearray:
+def seal(batch: bytearray, count: int, base_timestamp: int, max_timestamp: int, options: BatchOptions) -> bytearray:
     """Makes a batch of HEADER_BYTES of room and the records' bytes behind it."""
     attributes = options.attributes
     if options.compression != "none":
@@ -137,8 +135,7 @@ def split(buffer: Buffer, *, check_crc: bool = True) -> list[tuple[BatchHeader, 
     if why is not None:
         raise CorruptBatch(f"at byte {at}: {'the batch is cut off' if why == 'short' else why}")
     return [
-        (read_header(view, position), view[position + HEADER_BYTES : position + size])
-        for position, size, *_ in found
+        (read_header(view, position), view[position + HEADER_BYTES : position + size]) for position, size, *_ in found
     ]
 
 

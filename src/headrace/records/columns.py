@@ -40,9 +40,7 @@ def schema() -> pa.Schema:
     )
 
 
-def to_arrow(
-    batches: Iterable[Buffer], *, skip_control: bool = True, check_crc: bool = True
-) -> pa.RecordBatch:
+def to_arrow(batches: Iterable[Buffer], *, skip_control: bool = True, check_crc: bool = True) -> pa.RecordBatch:
     """All records of `batches`, each of which may be several in a row, as one table."""
     import pyarrow as pa
 
@@ -99,9 +97,7 @@ def _arrays(columns: Columns) -> list[Any]:
 
     def binary(kind: pa.DataType, length: int, column: Binary) -> pa.Array:
         validity, offsets, data, _ = column
-        return pa.Array.from_buffers(
-            kind, length, [_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
-        )
+        return pa.Array.from_buffers(kind, length, [_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def numbers(kind: pa.DataType, column: Numbers) -> pa.Array:
         return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column[1])])

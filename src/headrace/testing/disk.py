@@ -401,9 +401,7 @@ class SimulatedDisk:
         return node
 
 
-def _apply(
-    names: dict[str, _File | _Directory], what: str, name: str, new: str, node: _File | _Directory
-) -> None:
+def _apply(names: dict[str, _File | _Directory], what: str, name: str, new: str, node: _File | _Directory) -> None:
     if what == "link":
         names[name] = node
     elif what == "unlink":

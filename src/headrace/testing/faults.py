@@ -18,7 +18,8 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-KINDS = ("kill", "power", "stop", "reset", "drop", "cut", "full", "sync", "clock")
+# Twice what is most likely to find something.
+KINDS = ("kill", "kill", "power", "power", "stop", "reset", "drop", "cut", "full", "full", "sync", "sync", "clock")
 
 
 class Fault(NamedTuple):

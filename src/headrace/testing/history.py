@@ -101,9 +101,7 @@ class History:
     def check(self, partition: int, start: int, end: int, log: list[Seen]) -> None:
         """`log`: everything that the partition holds, read from its start to its high watermark."""
         if [seen.offset for seen in log] != list(range(start, end)):
-            raise Violation(
-                f"partition {partition}: offsets {start} to {end - 1} expected, {_ranges(log)} found"
-            )
+            raise Violation(f"partition {partition}: offsets {start} to {end - 1} expected, {_ranges(log)} found")
         for seen in log:
             self._check_produced(partition, seen)
         places = self._places(partition, log)
@@ -118,8 +116,7 @@ class History:
         batch = self.by_value.get(seen.value)
         if batch is None or batch.partition != partition:
             raise Violation(
-                f"partition {partition}, offset {seen.offset} holds {seen.value[:40]!r}, "
-                "which nobody produced to it"
+                f"partition {partition}, offset {seen.offset} holds {seen.value[:40]!r}, which nobody produced to it"
             )
 
     def _places(self, partition: int, log: list[Seen]) -> dict[Batch, int]:
@@ -133,8 +130,7 @@ class History:
                 raise Violation(f"partition {partition}, offset {log[at].offset}: {batch.name} is not whole")
             if batch in places:
                 raise Violation(
-                    f"partition {partition}: {batch.name} stands twice, "
-                    f"at {places[batch]} and at {log[at].offset}"
+                    f"partition {partition}: {batch.name} stands twice, at {places[batch]} and at {log[at].offset}"
                 )
             places[batch] = log[at].offset
             at += len(found)

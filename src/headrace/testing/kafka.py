@@ -154,9 +154,7 @@ class KafkaClient(asyncio.Protocol):
 
     async def _ask(self, api_key: int, version: int, body: bytes) -> Reader:
         head = header.request_header(api_key, version, self._next_id, self.name)
-        return await self.answer(
-            self._send(api_key, version, [_INT32.pack(len(head) + len(body)), head, body])
-        )
+        return await self.answer(self._send(api_key, version, [_INT32.pack(len(head) + len(body)), head, body]))
 
     async def answer(self, asked: asyncio.Future[Reader]) -> Reader:
         try:
@@ -170,9 +168,7 @@ class KafkaClient(asyncio.Protocol):
         body = array(1, False) + string(name, False) + struct.pack(">ihi", partitions, 1, 0)
         body += array(len(configs), False)
         body += b"".join(string(key, False) + string(value, False) for key, value in configs.items())
-        reader = await self._ask(
-            header.CREATE_TOPICS, CREATE_TOPICS_VERSION, body + struct.pack(">ib", 10_000, 0)
-        )
+        reader = await self._ask(header.CREATE_TOPICS, CREATE_TOPICS_VERSION, body + struct.pack(">ib", 10_000, 0))
         reader.int32()
         for _ in reader.array():
             reader.string()
@@ -217,9 +213,7 @@ class KafkaClient(asyncio.Protocol):
 
     async def produced(self, asked: asyncio.Future[Reader]) -> PartitionResult:
         reader = await self.answer(asked)
-        response = produce_client.decode_response(
-            reader.buffer, reader.at, len(reader.buffer), self.produce_version
-        )
+        response = produce_client.decode_response(reader.buffer, reader.at, len(reader.buffer), self.produce_version)
         return response.topics[0].partitions[0]
 
     async def fetch(

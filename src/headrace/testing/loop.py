@@ -193,9 +193,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 raise fault
         self._running = None
         if self.steps > self.max_steps:
-            raise LimitExceeded(
-                f"{self.steps} steps at {self._now:.3f} s of virtual time: the limit of steps"
-            )
+            raise LimitExceeded(f"{self.steps} steps at {self._now:.3f} s of virtual time: the limit of steps")
 
     def _wake_timers(self) -> None:
         timers = self._timers
@@ -212,16 +210,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     return
                 self._now = when
                 if when > self.max_time_s:
-                    raise LimitExceeded(
-                        f"{when:.0f} s of virtual time, {self.steps} steps: the limit of time"
-                    )
+                    raise LimitExceeded(f"{when:.0f} s of virtual time, {self.steps} steps: the limit of time")
             heapq.heappop(timers)
             self.trace.add("timer", f"{self.steps} {_name(timer)}")
             self._soon.append((timer, owner))
         if not self._soon and not self._stopping:
-            raise Stalled(
-                f"at {self._now:.6f} s nothing can happen any more; waiting are:\n{self._who_waits()}"
-            )
+            raise Stalled(f"at {self._now:.6f} s nothing can happen any more; waiting are:\n{self._who_waits()}")
 
     def _interleave(
         self, batch: list[tuple[asyncio.Handle, Process | None]]

@@ -63,9 +63,7 @@ class MachineFiles:
         return self._do("write", where, lambda: self._disk.pwritev(handle, buffers, position))
 
     def pread(self, handle: int, size: int, position: int) -> bytes:
-        return self._do(
-            "read", f"{handle} {position}+{size}", lambda: self._disk.pread(handle, size, position)
-        )
+        return self._do("read", f"{handle} {position}+{size}", lambda: self._disk.pread(handle, size, position))
 
     def pread_nowait(self, handle: int, size: int, position: int) -> Buffer | None:
         where = f"{handle} {position}+{size}"

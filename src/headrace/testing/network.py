@@ -150,9 +150,7 @@ class Network:
 
     # Connections
 
-    def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], address: object, port: object
-    ) -> SimulatedServer:
+    def listen(self, factory: Callable[[], asyncio.BaseProtocol], address: object, port: object) -> SimulatedServer:
         process = self._current_process()
         host = self.host(process.host)
         number = int(cast(int, port or 0)) or host.ephemeral_port()
@@ -217,9 +215,7 @@ class Network:
         back = Pipe(self, f"{name} {server.process.name}>{client.name}", choppy)
         near_name = (client.host, self.host(client.host).ephemeral_port())
         far_name = (server.process.host, server.port)
-        near = End(
-            self, client, context, there, back, {"sockname": near_name, "peername": far_name, "socket": None}
-        )
+        near = End(self, client, context, there, back, {"sockname": near_name, "peername": far_name, "socket": None})
         far = End(
             self, server.process, server.context.copy(), back, there,
             {"sockname": far_name, "peername": near_name, "socket": None},
@@ -243,9 +239,7 @@ class Network:
     def _current_process(self) -> Process:
         process = processes.current()
         if process is None:
-            raise RuntimeError(
-                "the network is used from outside of a simulated process: which host would that be?"
-            )
+            raise RuntimeError("the network is used from outside of a simulated process: which host would that be?")
         self._watch(process)
         return process
 

@@ -16,9 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar(
-    "headrace_simulated_process", default=None
-)
+CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("headrace_simulated_process", default=None)
 
 
 class Process:

@@ -69,11 +69,11 @@ class Machine(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    duration_s: float = 10.0
+    duration_s: float = 5.0
     producers: int = 3
     consumers: int = 1
     partitions: int = 2
-    most_faults: int = 6
+    most_faults: int = 8
     kinds: tuple[str, ...] = faults.KINDS
     # Small, so that a run of seconds rolls segments.
     topic_configs: tuple[tuple[str, str], ...] = (("segment.bytes", "65536"),)
@@ -94,8 +94,7 @@ class SimulationFailed(Exception):
 
     def __init__(self, seed: int, error: BaseException, last_lines: list[str]) -> None:
         super().__init__(
-            f"seed {seed}: {type(error).__name__}: {error}\n"
-            f"replay: python -m headrace.testing.simulation --seed {seed}"
+            f"seed {seed}: {type(error).__name__}: {error}\nreplay: python -m headrace.testing.simulation --seed {seed}"
         )
         self.seed, self.last_lines = seed, last_lines
 
@@ -240,9 +239,7 @@ class Simulation:
                 for end in [end for end in self.network.ends if self.random.random() < 0.5]:
                     self.network.reset(end)
             case "drop":
-                for end in [
-                    end for end in self.network.ends if end.host != HOST and self.random.random() < 0.5
-                ]:
+                for end in [end for end in self.network.ends if end.host != HOST and self.random.random() < 0.5]:
                     self.network.drop(end)
             case "cut":
                 await self._cut(fault.lasts_s)
@@ -281,9 +278,7 @@ class Simulation:
         _, waiting = await asyncio.wait(work[: len(self.producers)], timeout=RECOVERY_S)
         if waiting:
             names = [each.name for each, task in zip(self.producers, work, strict=False) if not task.done()]
-            raise Violation(
-                f"{RECOVERY_S:.0f} s after the last fault {', '.join(names)} still wait for answers"
-            )
+            raise Violation(f"{RECOVERY_S:.0f} s after the last fault {', '.join(names)} still wait for answers")
         for consumer in self.consumers:
             consumer.stopping = True
         await asyncio.wait(work)
@@ -303,9 +298,7 @@ class Simulation:
             except (Broken, Refused) as error:
                 self.loop.trace.add("client", f"auditor tries again: {type(error).__name__} {error}")
                 if self.loop.time() > deadline:
-                    raise Violation(
-                        f"{RECOVERY_S:.0f} s after all faults, the log does not read: {error}"
-                    ) from error
+                    raise Violation(f"{RECOVERY_S:.0f} s after all faults, the log does not read: {error}") from error
                 await asyncio.sleep(0.1)
 
     async def _create_topic(self) -> None:
@@ -313,9 +306,7 @@ class Simulation:
             while True:
                 try:
                     client = await KafkaClient.connect(HOST, PORT, "admin", self.random)
-                    await client.create_topic(
-                        TOPIC, self.options.partitions, dict(self.options.topic_configs)
-                    )
+                    await client.create_topic(TOPIC, self.options.partitions, dict(self.options.topic_configs))
                     client.close()
                     return
                 except Refused as error:
@@ -343,14 +334,10 @@ class Simulation:
 def main() -> int:
     from headrace.testing.machine import SimulatedMachine
 
-    parser = argparse.ArgumentParser(
-        description="Runs a node in a simulated world, with faults, from a seed."
-    )
+    parser = argparse.ArgumentParser(description="Runs a node in a simulated world, with faults, from a seed.")
     parser.add_argument("--seed", type=int, default=1, help="the run, or the first of several")
     parser.add_argument("--count", type=int, default=1, help="how many seeds, one after the other")
-    parser.add_argument(
-        "--trace", type=int, default=0, metavar="LINES", help="show the last lines of the trace"
-    )
+    parser.add_argument("--trace", type=int, default=0, metavar="LINES", help="show the last lines of the trace")
     arguments = parser.parse_args()
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:

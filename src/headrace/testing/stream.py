@@ -94,9 +94,7 @@ class Pipe:
     def _pieces(self, data: bytes) -> Iterable[bytes]:
         start, rng = 0, self.network.random
         while start < len(data):
-            size = (
-                rng.choice((1, 3, 4, 7, 61, 500)) if self.choppy else rng.choice((1460, 4096, 65536, 1 << 20))
-            )
+            size = rng.choice((1, 3, 4, 7, 61, 500)) if self.choppy else rng.choice((1460, 4096, 65536, 1 << 20))
             yield data[start : start + size]
             start += size
 
@@ -104,9 +102,7 @@ class Pipe:
         self._travel(FIN)
 
     def _travel(self, piece: bytes) -> None:
-        self.last_arrival = self.network.arrival(
-            self.source.host, self.target.host, len(piece), self.last_arrival
-        )
+        self.last_arrival = self.network.arrival(self.source.host, self.target.host, len(piece), self.last_arrival)
         self.network.at(self.last_arrival, self.arrive, piece)
 
     def arrive(self, piece: bytes) -> None:

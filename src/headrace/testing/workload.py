@@ -130,9 +130,7 @@ class Producer:
             + self._random.randbytes(self._random.choice((0, 10, 100, 1000)))
             for number in range(count)
         ]
-        batch = Batch(
-            self.name, self._session, self._order, self.partition, self.acks, self.idempotent, values
-        )
+        batch = Batch(self.name, self._session, self._order, self.partition, self.acks, self.idempotent, values)
         batch.sequence = self._sequence
         self._order += 1
         self._sequence += count
@@ -146,9 +144,7 @@ class Producer:
             who = codec.Producer(*self._id, batch.sequence)
         records = [Record(batch.name.encode(), value, (), WALL_MS) for value in batch.values]
         encoded = codec.encode(records, codec.BatchOptions(compression=self.compression, producer=who))
-        self.target.trace.add(
-            "send", f"{batch.name} acks={batch.acks} p{batch.partition} {len(encoded)} bytes"
-        )
+        self.target.trace.add("send", f"{batch.name} acks={batch.acks} p{batch.partition} {len(encoded)} bytes")
         batch.sent_at = self.target.trace.now()
         return client.produce(self.target.topic, batch.partition, encoded, batch.acks)
 
@@ -183,9 +179,7 @@ class Consumer:
     async def _fetch(self, client: KafkaClient, session: FetchSession | None) -> None:
         history = self.target.history
         synced = dict(history.synced_end)
-        fetched = await client.fetch(
-            self.target.topic, self._positions, max_bytes=self._max_bytes, session=session
-        )
+        fetched = await client.fetch(self.target.topic, self._positions, max_bytes=self._max_bytes, session=session)
         for part in fetched:
             if part.error == Code.OFFSET_OUT_OF_RANGE:
                 await self._go_back(client, part.partition)
@@ -240,9 +234,7 @@ async def read_all(target: Target, rng: random.Random) -> dict[int, tuple[int, i
                     raise Refused(f"reading partition {partition} from {position}", part.error)
                 seen = records_of(part, position)
                 if not seen:
-                    raise Violation(
-                        f"partition {partition}: nothing comes from offset {position}, below its end {end}"
-                    )
+                    raise Violation(f"partition {partition}: nothing comes from offset {position}, below its end {end}")
                 for each in seen:
                     target.history.read(partition, each)
                 log += seen

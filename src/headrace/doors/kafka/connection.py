@@ -1,10 +1,11 @@
 """One connection of a Kafka client: frames in, answers out in the order of their requests.
 
-- Bytes are read into one scratch buffer that all connections share; a large frame gets a buffer of its own, which the log may keep,
-  so that a producer's megabyte is never copied. An idle connection holds no buffer.
-- A turn is what one read brought: all its requests are taken, then the broker writes everything they produced (one write for a
-  partition), then the answers go out.
-- Produce requests may wait for their sync side by side; any other request that has to wait holds back those behind it, as Kafka does.
+- Bytes are read into one scratch buffer that all connections share; a large frame gets a buffer of its own, which the
+  log may keep, so that a producer's megabyte is never copied. An idle connection holds no buffer.
+- A turn is what one read brought: all its requests are taken, then the broker writes everything they produced (one
+  write for a partition), then the answers go out.
+- Produce requests may wait for their sync side by side; any other request that has to wait holds back those behind
+  it, as Kafka does.
 - No request is taken while answers pile up unsent: what was read already stays here, and the socket is not read on.
 """
 
@@ -12,29 +13,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
+from struct import Struct
 from typing import TYPE_CHECKING, cast
 
+from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.api import fetch, produce
 from headrace.doors.kafka.context import Context
-from headrace.doors.kafka.limits import OWN_FRAME_BYTES, WRITE_HIGH_WATER_BYTES
+from headrace.doors.kafka.limits import JOINED_BYTES, OWN_FRAME_BYTES, WRITE_HIGH_WATER_BYTES
 from headrace.ports import Buffer
 from headrace.wire.kafka import frame
 from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.header import FETCH, PRODUCE, RequestHeader, read_header
+from headrace.wire.kafka.produce import FLEXIBLE
 
 if TYPE_CHECKING:
     from headrace.doors.kafka.door import KafkaDoor
 
 
-class Answer:
-    """A place in the order of answers. Filled when `buffers` is set."""
-
-    __slots__ = ("buffers", "records_bytes")
-
-    def __init__(self) -> None:
-        self.buffers: Sequence[Buffer] | None = None
-        self.records_bytes = 0
+_HEAD = Struct(">hhih")  # api key, version, correlation id, length of the client id
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -192,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame = grown
 
     def _grow_again(self) -> None:
-        if self._frame is not None and not self.closed:
+        if self._starved and self._frame is not None and not self.closed:
             self._starved = False
             self._resume_reading()
             self._grow_to(min(max(2 * self._filled, self.door.memory.first_step(self._frame_bytes)), self._frame_bytes))
@@ -204,15 +201,21 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def _request(self, buffer: memoryview, at: int, end: int, own: bytearray | None) -> None:
-        header = read_header(buffer, at, end)
-        if header.api_key == PRODUCE and produce.API.handles(header.version):
-            pending = produce.stage(self, buffer, end, header, own)
+        api_key, version, correlation_id, client_id_bytes = _HEAD.unpack_from(buffer, at)
+        if api_key == PRODUCE and version in produce.API.versions:
+            # The hot one: who the client says it is does not matter; tags, which nobody sends, are for `read_header`.
+            body = at + _HEAD.size + max(0, client_id_bytes)
+            if version >= FLEXIBLE:
+                body = body + 1 if body < end and buffer[body] == 0 else read_header(buffer, at, end).end
+            pending = produce.stage(self, buffer, body, end, version, correlation_id, own)
             if pending is not None:
                 self._staged.append(pending)
-        elif header.api_key == FETCH and fetch.API.handles(header.version):
+            return
+        header = read_header(buffer, at, end)
+        if header.api_key == FETCH and fetch.API.handles(header.version):
             fetch.begin(self, buffer, end, header)
         else:
-            answer = self.place()
+            answer = self.place(Answer())
             handled = self.door.handle(buffer, end, header, self._context(header))
             if isinstance(handled, bytes):
                 answer.buffers = (handled,)
@@ -220,9 +223,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.wait_for(answer, handled)
 
     def _context(self, header: RequestHeader) -> Context:
-        return Context(
-            self.broker, header.api_key, header.version, header.correlation_id, header.client_id, self.peer, self.listener
-        )
+        api_key, version, correlation_id, client_id, _ = header
+        return Context(self.broker, api_key, version, correlation_id, client_id, self.peer, self.listener)
 
     def wait_for(self, answer: Answer, handled: Awaitable[bytes]) -> None:
         """Nothing behind this request is taken until it is answered."""
@@ -247,8 +249,8 @@ class Connection(asyncio.BufferedProtocol):
 
     # Answers out
 
-    def place(self) -> Answer:
-        answer = Answer()
+    def place(self, answer: Answer) -> Answer:
+        """The next in the order of answers."""
         self._answers.append(answer)
         return answer
 
@@ -282,10 +284,8 @@ class Connection(asyncio.BufferedProtocol):
         while answers and (buffers := answers[0].buffers) is not None:
             self.ready_bytes -= answers.popleft().records_bytes
             out += buffers
-        if len(out) == 1:
-            self._transport.write(out[0])
-        elif out:
-            self._transport.writelines(out)
+        if out:
+            self._transport.write(out[0]) if len(out) == 1 else self._send(out)
         held = self._held()
         if held or self._backlog:
             self._pause_reading()
@@ -295,6 +295,13 @@ class Connection(asyncio.BufferedProtocol):
                 self.door.loop.call_soon(self._take_kept)
         elif not self._starved:
             self._resume_reading()
+
+    def _send(self, out: list[Buffer]) -> None:
+        """Many short answers cost less as one."""
+        if sum(map(len, out)) <= JOINED_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
 
     def _take_kept(self) -> None:
         self._wanted = False

@@ -22,7 +22,8 @@ from headrace.wire.kafka.header import RequestHeader
 T = TypeVar("T")
 
 SWEEP_S = 1.0  # how often time-outs are looked for; each is good to that much
-DRAIN_S = 5.0  # what a stop gives requests that are under way
+DRAIN_S = 5.0  # what a stop gives requests that are under way,
+DRAIN_LOOKS = 500  # seeing so many times in it whether they are done
 BACKLOG = 1024  # connects that the kernel holds for us while a turn runs
 
 
@@ -67,9 +68,10 @@ class KafkaDoor:
             self._sweep.cancel()
         for poll in list(self.polls):
             poll.hurry()
-        deadline = self.loop.time() + DRAIN_S
-        while any(map(_is_under_way, self._connections)) and self.loop.time() < deadline:
-            await asyncio.sleep(0.01)
+        for _ in range(DRAIN_LOOKS):
+            if not any(map(_is_under_way, self._connections)):
+                break
+            await asyncio.sleep(DRAIN_S / DRAIN_LOOKS)
         for connection in list(self._connections):
             connection.close()
         await asyncio.sleep(0)
@@ -115,7 +117,7 @@ class KafkaDoor:
         if owner.task is task:
             owner.task = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.loop.call_exception_handler({"message": "a request's handler failed", "exception": error, "task": task})
+            self.loop.call_exception_handler({"message": "a handler failed", "exception": error, "task": task})
             owner.close("a fault of ours; the log has it")
 
     def in_background(self, work: Callable[[], T]) -> asyncio.Future[T]:
@@ -149,10 +151,10 @@ class KafkaDoor:
                 connection.abort()
             for pending in [p for p in connection.waiting if p.deadline < now]:
                 pending.expire()
-        for connection in self.unsent.hopeless(now):
-            assert isinstance(connection, Connection)
-            self.refused(connection, "it takes none of its answers, and memory for them is short")
-            connection.abort()
+        for hopeless in self.unsent.hopeless(now):
+            assert isinstance(hopeless, Connection)
+            self.refused(hopeless, "it takes none of its answers, and memory for them is short")
+            hopeless.abort()
 
 
 def _is_under_way(connection: Connection) -> bool:

@@ -29,7 +29,8 @@ class KafkaLimits(msgspec.Struct, frozen=True):
     """Of one Fetch answer, whatever the client asks for: more comes with its next request."""
 
     unsent_bytes: int = 256 * MIB
-    """Of answers that slow clients have not taken yet, all together. Past it, Fetch answers hold little, and who takes nothing is closed."""
+    """Of answers that slow clients have not taken yet, all together. Past it, Fetch answers hold little, and who
+    takes nothing is closed."""
 
     max_sessions: int = 1000
     """Fetch sessions, as many as Kafka keeps (max.incremental.fetch.session.cache.slots)."""
@@ -40,6 +41,7 @@ class KafkaLimits(msgspec.Struct, frozen=True):
 
 SCRATCH_BYTES = 256 * KIB  # one for all connections: what one read can bring
 OWN_FRAME_BYTES = 16 * KIB  # an unfinished frame above this gets a buffer of its own
-EAGER_FRAME_BYTES = 2 * MIB  # up to this, such a buffer is made whole at once: a producer's usual megabyte is copied never
+EAGER_FRAME_BYTES = 2 * MIB  # up to this, it is made whole at once: a producer's usual megabyte is never copied
 FIRST_STEP_BYTES = 64 * KIB  # beyond it, or when memory is short, it grows as the bytes come
 WRITE_HIGH_WATER_BYTES = MIB  # unsent answers of one connection at which its requests wait
+JOINED_BYTES = 32 * KIB  # answers up to this together are copied into one piece: cheaper than a vector of many

@@ -1,8 +1,8 @@
 """Memory for frames on their way in: one budget for all connections of a door.
 
-A frame takes memory as its bytes come, not as its length claims, so that a claim costs nothing. When the budget is used up,
-connections wait in line; the first in line may always go on (the budget is passed by at most its frame), so there is no deadlock:
-it ends, or it stalls and is closed.
+A frame takes memory as its bytes come, not as its length claims, so that a claim costs nothing. When the budget is
+used up, connections wait in line; the first in line may always go on (the budget is passed by at most its frame), so
+there is no deadlock: it ends, or it stalls and is closed.
 """
 
 from __future__ import annotations
@@ -38,5 +38,8 @@ class RequestMemory:
     def give_back(self, owner: object, size: int) -> None:
         self.used_bytes -= size
         self._line.pop(owner, None)
-        if self._line and self.used_bytes <= self.budget_bytes:
-            next(iter(self._line.values()))()
+        # The first in line always, since all others may be waiting too; then as many as there is room for.
+        for resume in list(self._line.values()):
+            resume()
+            if self.used_bytes >= self.budget_bytes:
+                break

@@ -16,9 +16,7 @@ from headrace.errors import InvalidTopicName
 
 RESERVED_PREFIX: Final = "headrace-b32-"
 
-MAX_NAME_BYTES: Final = (
-    249  # Kafka's; a folder `name-partition` has to fit the 255 bytes of a file's name there
-)
+MAX_NAME_BYTES: Final = 249  # Kafka's; a folder `name-partition` has to fit the 255 bytes of a file's name there
 
 _LEGAL = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_BYTES}}}", re.ASCII)
 
@@ -51,9 +49,7 @@ def checked(name: str) -> str:
         raise InvalidTopicName(f"{RESERVED_PREFIX!r} is reserved for names that Kafka cannot spell")
     if is_legal(name):
         return name
-    raise InvalidTopicName(
-        f"topic name {name!r} is not 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - or is '.' or '..'"
-    )
+    raise InvalidTopicName(f"topic name {name!r} is not 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - or is '.' or '..'")
 
 
 def _decoded(text: str) -> str | None:

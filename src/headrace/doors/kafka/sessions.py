@@ -1,8 +1,8 @@
-"""Fetch sessions (KIP-227): the broker remembers which partitions a client follows and from where, so that a request names only
-what changed, and an answer only what is new.
+"""Fetch sessions (KIP-227): the broker remembers which partitions a client follows and from where, so that a request
+names only what changed, and an answer only what is new.
 
-A session watches its partitions all the time and keeps those with news in `ready`; a fetch looks at these alone. What a thousand quiet
-partitions cost is nothing.
+A session watches its partitions all the time and keeps those with news in `ready`; a fetch looks at these alone. What
+a thousand quiet partitions cost is nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ FINAL_EPOCH = -1  # in a request: no session, or the end of one
 FIRST_EPOCH = 0  # in a request: a new session, please
 MAX_EPOCH = (1 << 31) - 1
 EVICTABLE_S = 120.0  # a session that was not used for this long gives way to a new one
+MAX_PARTITIONS = 200_000  # of all sessions together; each costs some 300 bytes, and a client names what it likes
 
 Key = tuple[str | UUID, int]
 
@@ -26,7 +27,7 @@ Key = tuple[str | UUID, int]
 class Asked:
     """A partition that somebody fetches: from where, and what they were told last."""
 
-    __slots__ = ("topic", "index", "want", "partition", "high_watermark", "start_offset")
+    __slots__ = ("high_watermark", "index", "partition", "start_offset", "topic", "want")
 
     def __init__(self, topic: str | UUID, want: FetchPartition, partition: Partition | None) -> None:
         self.topic, self.index, self.want, self.partition = topic, want.partition, want, partition
@@ -37,9 +38,17 @@ class Asked:
         return self.topic, self.index
 
 
+class Tally:
+    """How many partitions all sessions follow."""
+
+    def __init__(self) -> None:
+        self.partitions = 0
+
+
 class Session:
-    def __init__(self, session_id: int, by_id: bool) -> None:
+    def __init__(self, session_id: int, by_id: bool, tally: Tally | None = None) -> None:
         self.id, self.by_id = session_id, by_id
+        self._tally = tally or Tally()
         self.epoch = 1
         self.used_at = 0.0
         self.on_news: Callable[[], None] | None = None
@@ -49,20 +58,36 @@ class Session:
 
     def update(self, asked: Iterable[Asked]) -> None:
         for one in asked:
-            self.forget(one.key)
+            old = self.forget(one.key)
+            if old is not None and old.partition is one.partition:  # what was told once is known
+                one.high_watermark, one.start_offset = old.high_watermark, old.start_offset
             self.asked[one.key] = one
+            self._tally.partitions += 1
             self.ready[one] = None
-            if one.partition is not None:
-                self._of[one.partition] = one
-                one.partition.watch(self)
+            self._follow(one)
 
-    def forget(self, key: Key) -> None:
+    def _follow(self, one: Asked) -> None:
+        if one.partition is not None:
+            self._of[one.partition] = one
+            one.partition.watch(self)
+
+    def find_again(self, one: Asked, partition: Partition | None) -> None:
+        """Its topic was made, or made again, since it was asked for."""
+        if one.partition is not None:
+            self._of.pop(one.partition, None)
+            one.partition.unwatch(self)
+        one.partition = partition
+        self._follow(one)
+
+    def forget(self, key: Key) -> Asked | None:
         old = self.asked.pop(key, None)
         if old is not None:
+            self._tally.partitions -= 1
             self.ready.pop(old, None)
             if old.partition is not None:
                 self._of.pop(old.partition, None)
                 old.partition.unwatch(self)
+        return old
 
     def wake(self, partition: Partition) -> None:
         """Called by the partition: there is something new."""
@@ -76,6 +101,7 @@ class Session:
         for partition in self._of:
             partition.unwatch(self)
         self._of.clear()
+        self._tally.partitions -= len(self.asked)
         self.asked.clear()
         self.ready.clear()
 
@@ -84,6 +110,7 @@ class Sessions:
     def __init__(self, limit: int, new_id: Callable[[], int]) -> None:
         self.limit, self._new_id = limit, new_id
         self._sessions: dict[int, Session] = {}
+        self._tally = Tally()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -93,9 +120,10 @@ class Sessions:
         if request.session_epoch == FINAL_EPOCH:
             self.close(request.session_id)
             return None
+        room = MAX_PARTITIONS - self._tally.partitions - sum(len(topic.partitions) for topic in request.topics)
         if request.session_epoch == FIRST_EPOCH:
             self.close(request.session_id)
-            return self._new(by_id, now)
+            return self._new(by_id, now) if room >= 0 else None
         session = self._sessions.get(request.session_id)
         if session is None:
             return Code.FETCH_SESSION_ID_NOT_FOUND
@@ -103,6 +131,9 @@ class Sessions:
             return Code.FETCH_SESSION_TOPIC_ID_ERROR
         if session.epoch != request.session_epoch or session.on_news is not None:
             return Code.INVALID_FETCH_SESSION_EPOCH
+        if room < 0:
+            self.close(session.id)
+            return Code.FETCH_SESSION_ID_NOT_FOUND  # the client begins anew, and goes on without a session
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         session.used_at = now
         # The one that was used last is the last to give way.
@@ -123,6 +154,6 @@ class Sessions:
         session_id = self._new_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._new_id()
-        session = self._sessions[session_id] = Session(session_id, by_id)
+        session = self._sessions[session_id] = Session(session_id, by_id, self._tally)
         session.used_at = now
         return session

@@ -1,8 +1,8 @@
 """Answers that clients have not taken yet: one budget for all connections of a door.
 
-Up to the budget, a Fetch gets what it asks for. Past it, a Fetch gets little, so that quick clients go on while slow ones hold the
-memory, and whoever took nothing at all for a while is closed, the longest first. At twice the budget a Fetch gets nothing: that is the
-bound. What is being read from disk for an answer counts as unsent.
+Up to the budget, a Fetch gets what it asks for. Past it, a Fetch gets little, so that quick clients go on while slow
+ones hold the memory, and whoever took nothing at all for a while is closed, the longest first. At twice the budget a
+Fetch gets nothing: that is the bound. What is being read from disk for an answer counts as unsent.
 """
 
 from __future__ import annotations

@@ -90,9 +90,7 @@ def scan(
     return found, at, None
 
 
-def cut(
-    buffer: Buffer, start: int, limit: int, from_offset: int, up_to_offset: int
-) -> tuple[int, int, int, bool]:
+def cut(buffer: Buffer, start: int, limit: int, from_offset: int, up_to_offset: int) -> tuple[int, int, int, bool]:
     """What to send to a reader: (begin, end, next offset, damaged).
 
     `begin` is where the batch that holds `from_offset` starts, or where the walk stopped without finding it.

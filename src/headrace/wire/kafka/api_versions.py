@@ -70,9 +70,7 @@ def encode_response(
     return header.answer(header.API_VERSIONS, version, correlation_id, body)
 
 
-def encode_request(
-    version: int, correlation_id: int, client_id: str | None, request: ApiVersionsRequest
-) -> bytes:
+def encode_request(version: int, correlation_id: int, client_id: str | None, request: ApiVersionsRequest) -> bytes:
     body = b""
     if version >= _FLEXIBLE:
         body = string(request.software_name, True) + string(request.software_version, True) + b"\0"

@@ -264,9 +264,7 @@ def encode_response(
 
 def _put_fetched(out: bytearray, fetched: FetchedPartition, version: int) -> None:
     """All of a partition's answer up to its records; their size is the last of it."""
-    partition, error, high_watermark, last_stable, log_start, pieces, size, aborted, preferred, _, _, _ = (
-        fetched
-    )
+    partition, error, high_watermark, last_stable, log_start, pieces, size, aborted, preferred, _, _, _ = fetched
     if pieces is None:
         size = -1
     flexible = version >= FLEXIBLE

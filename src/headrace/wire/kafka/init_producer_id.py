@@ -55,9 +55,7 @@ def encode_response(version: int, correlation_id: int, answer: InitProducerIdRes
     return header.answer(header.INIT_PRODUCER_ID, version, correlation_id, body)
 
 
-def encode_request(
-    version: int, correlation_id: int, client_id: str | None, request: InitProducerIdRequest
-) -> bytes:
+def encode_request(version: int, correlation_id: int, client_id: str | None, request: InitProducerIdRequest) -> bytes:
     body = string(request.transactional_id, version >= _FLEXIBLE) + _TIMEOUT.pack(request.timeout_ms)
     if version >= 3:
         body += _PRODUCER.pack(request.producer_id, request.producer_epoch)

@@ -121,9 +121,7 @@ def encode_response(
     return header.answer(header.LIST_OFFSETS, version, correlation_id, out)
 
 
-def encode_request(
-    version: int, correlation_id: int, client_id: str | None, request: ListOffsetsRequest
-) -> bytes:
+def encode_request(version: int, correlation_id: int, client_id: str | None, request: ListOffsetsRequest) -> bytes:
     flexible = version >= _FLEXIBLE
     out = bytearray()
     if version >= 2:

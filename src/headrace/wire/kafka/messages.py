@@ -51,9 +51,7 @@ def encode(entity: Entity, correlation_id: int) -> bytes:
 
 def encode_request(entity: Entity, correlation_id: int, client_id: str | None) -> bytes:
     """A whole request, with its size in front."""
-    return header.question(
-        entity.__api_key__, entity.__version__, correlation_id, client_id, _written(entity)
-    )
+    return header.question(entity.__api_key__, entity.__version__, correlation_id, client_id, _written(entity))
 
 
 def error_code(code: int) -> Any:

@@ -150,9 +150,7 @@ def _put_ids(out: bytearray, ids: Sequence[int], flexible: bool) -> None:
         out += _INT32.pack(node_id)
 
 
-def encode_response(
-    version: int, correlation_id: int, cluster: ClusterState, topics: Sequence[bytes]
-) -> bytes:
+def encode_response(version: int, correlation_id: int, cluster: ClusterState, topics: Sequence[bytes]) -> bytes:
     """A whole answer, of topics that `encode_topic` made for the same version."""
     flexible = version >= FLEXIBLE
     head = bytearray()
@@ -170,9 +168,7 @@ def encode_response(
     if version >= 1:
         head += _INT32.pack(cluster.controller_id)
     head += array(len(topics), flexible)
-    return header.answer(
-        header.METADATA, version, correlation_id, b"".join((head, *topics, _tail(version, cluster)))
-    )
+    return header.answer(header.METADATA, version, correlation_id, b"".join((head, *topics, _tail(version, cluster))))
 
 
 def _tail(version: int, cluster: ClusterState) -> bytes:
@@ -184,9 +180,7 @@ def _tail(version: int, cluster: ClusterState) -> bytes:
     return tail + b"\0" if version >= FLEXIBLE else tail
 
 
-def encode_request(
-    version: int, correlation_id: int, client_id: str | None, request: MetadataRequest
-) -> bytes:
+def encode_request(version: int, correlation_id: int, client_id: str | None, request: MetadataRequest) -> bytes:
     flexible = version >= FLEXIBLE
     topics: Iterable[AskedTopic] | None = request.topics
     if version == 0:

@@ -85,9 +85,7 @@ class Reader:
 
     __slots__ = ("at", "buffer", "elements_left", "end", "flexible")
 
-    def __init__(
-        self, buffer: Buffer, at: int, end: int, flexible: bool, max_elements: int = MAX_ELEMENTS
-    ) -> None:
+    def __init__(self, buffer: Buffer, at: int, end: int, flexible: bool, max_elements: int = MAX_ELEMENTS) -> None:
         if not 0 <= at <= end <= len(buffer):
             raise MalformedRequest(f"a message of bytes {at} to {end} in a buffer of {len(buffer)}")
         self.buffer, self.at, self.end, self.flexible = buffer, at, end, flexible

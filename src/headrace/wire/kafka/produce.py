@@ -140,9 +140,7 @@ def _single_request(buffer: Buffer, at: int, end: int, version: int) -> ProduceR
         partitions, partition = _SINGLE_PARTITION_9.unpack_from(buffer, at)
         at += _SINGLE_PARTITION_9.size
     else:
-        transactional, acks, timeout_ms, topics, raw, partitions, partition = _SINGLE_13.unpack_from(
-            buffer, at
-        )
+        transactional, acks, timeout_ms, topics, raw, partitions, partition = _SINGLE_13.unpack_from(buffer, at)
         at += _SINGLE_13.size
     if transactional != 0 or topics != 2 or partitions != 2:
         return None
@@ -150,9 +148,7 @@ def _single_request(buffer: Buffer, at: int, end: int, version: int) -> ProduceR
     if size == 0 or at + size + 2 != end or buffer[end - 3 : end] != b"\0\0\0":  # tagged fields, thrice none
         return None
     batches = [(partition, at, end - 3)]
-    topic = (
-        TopicData(raw.decode(), None, batches) if version < BY_ID else TopicData(None, uuid_of(raw), batches)
-    )
+    topic = TopicData(raw.decode(), None, batches) if version < BY_ID else TopicData(None, uuid_of(raw), batches)
     return ProduceRequest(None, acks, timeout_ms, [topic])
 
 

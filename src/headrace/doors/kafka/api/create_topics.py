@@ -56,9 +56,7 @@ def _wish(topic: Any, times: int) -> NewTopic:
     assignments = None
     if topic.assignments:
         if topic.num_partitions != -1 or topic.replication_factor != -1:
-            raise InvalidRequest(
-                "with an assignment of replicas, their number and that of partitions must be -1"
-            )
+            raise InvalidRequest("with an assignment of replicas, their number and that of partitions must be -1")
         assignments = {one.partition_index: tuple(one.broker_ids) for one in topic.assignments}
         if len(assignments) != len(topic.assignments):
             raise InvalidReplication("a partition is assigned more than once")

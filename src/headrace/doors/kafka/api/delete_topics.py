@@ -72,9 +72,7 @@ def _find(broker: Broker, wish: Wish) -> tuple[str | None, UUID | HeadraceError]
     return to_kafka(topic.name), topic.id
 
 
-def _result(
-    schema: Any, version: int, name: str | None, topic_id: UUID | None, error: HeadraceError | None
-) -> Any:
+def _result(schema: Any, version: int, name: str | None, topic_id: UUID | None, error: HeadraceError | None) -> Any:
     code, text = (Code.NONE, None) if error is None else code_for(error)
     values: dict[str, Any] = {"name": name, "error_code": messages.error_code(code)}
     if version >= 5:

@@ -1,7 +1,7 @@
 """Fetch, 4 to 18: whole batches, as they were written, from memory or file, with a long poll when there is too little.
 
-A fetch is answered when it has `min_bytes`, an error to tell, or no time left. What the file system does not hold in memory is read off
-the loop. Partitions of a session are looked at only when they have news.
+A fetch is answered when it has `min_bytes`, an error to tell, or no time left. What the file system does not hold in
+memory is read off the loop. Partitions of a session are looked at only when they have news.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.broker.partition import Partition
+from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
 from headrace.doors.kafka.sessions import NO_SESSION, Asked, Session
@@ -38,7 +39,7 @@ def begin(connection: Connection, buffer: memoryview, end: int, header: RequestH
     door = connection.door
     session = door.sessions.find(request, by_id, door.loop.time())
     if isinstance(session, Code):
-        place = connection.place()
+        place = connection.place(Answer())
         place.buffers = wire.encode_response(header.version, header.correlation_id, 0, session, NO_SESSION, [])
         return
     incremental = session is not None and request.session_epoch > 0
@@ -57,12 +58,18 @@ def begin(connection: Connection, buffer: memoryview, end: int, header: RequestH
                 assert key is not None
                 session.forget((key, index))
         session.update(asked)
+        for one in list(session.ready):
+            if one.partition is None or one.partition.error is not None:
+                session.find_again(one, _partition(connection, one.topic, one.index))
     fetch.start()
 
 
 def _partition(connection: Connection, topic: str | UUID, index: int) -> Partition | None:
     broker = connection.broker
-    found = broker.topic_by_id(topic) if isinstance(topic, UUID) else broker.topic(topic) or broker.topic(from_kafka(topic))
+    if isinstance(topic, UUID):
+        found = broker.topic_by_id(topic)
+    else:
+        found = broker.topic(topic) or broker.topic(from_kafka(topic))
     return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
 
@@ -81,7 +88,7 @@ class Fetch:
         self.connection, self.header, self.request = connection, header, request
         self.session, self.incremental = session, incremental
         self._asked = asked
-        self._answer = connection.place()
+        self._answer = connection.place(Answer())
         self._scheduled = self._done = False
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
@@ -212,9 +219,7 @@ class Fetch:
         except HeadraceError as error:
             return error
 
-    async def _read_disk(
-        self, looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]], size: int
-    ) -> None:
+    async def _read_disk(self, looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]], size: int) -> None:
         door = self.connection.door
         read: list[tuple[Asked, ReadResult | FileRead | HeadraceError]] = []
         door.unsent.reading_bytes += size
@@ -253,8 +258,14 @@ class Fetch:
         partition = one.partition
         if isinstance(found, HeadraceError):
             code, _ = code_for(found)
-            known = isinstance(found, OffsetOutOfRange | DamagedRange) and partition is not None and partition.log is not None
-            return wire.FetchedPartition(one.index, code, log_start_offset=partition.start_offset if known and partition else -1)
+            start_offset = -1
+            if (
+                isinstance(found, OffsetOutOfRange | DamagedRange)
+                and partition is not None
+                and partition.log is not None
+            ):
+                start_offset = partition.start_offset
+            return wire.FetchedPartition(one.index, code, log_start_offset=start_offset)
         assert isinstance(found, ReadResult)
         if partition is None or partition.log is None:  # deleted while we read
             return wire.FetchedPartition(one.index, code_for(_unknown(one))[0])

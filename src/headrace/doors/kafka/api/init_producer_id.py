@@ -22,9 +22,7 @@ def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes | Await
     request = wire.decode_request(buffer, at, end, context.version)
     refused = _refused(request)
     if refused is not None:
-        return wire.encode_response(
-            context.version, context.correlation_id, wire.InitProducerIdResponse(refused)
-        )
+        return wire.encode_response(context.version, context.correlation_id, wire.InitProducerIdResponse(refused))
     return _new_id(context)
 
 

@@ -25,8 +25,7 @@ def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes | Await
         partition
         for name, asked in request.topics
         for one in asked
-        if (partition := _partition(context.broker, name, one.partition)) is not None
-        and partition.log is None
+        if (partition := _partition(context.broker, name, one.partition)) is not None and partition.log is None
     ]
     return _open_first(context, request, closed) if closed else _answer(context, request, {})
 
@@ -41,9 +40,7 @@ async def _open_first(context: Context, request: wire.ListOffsetsRequest, closed
     return _answer(context, request, failed)
 
 
-def _answer(
-    context: Context, request: wire.ListOffsetsRequest, failed: Mapping[Partition, HeadraceError]
-) -> bytes:
+def _answer(context: Context, request: wire.ListOffsetsRequest, failed: Mapping[Partition, HeadraceError]) -> bytes:
     times = Counter((name, one.partition) for name, asked in request.topics for one in asked)
     committed = request.isolation_level == wire.READ_COMMITTED
     topics = []
@@ -69,9 +66,7 @@ def _partition(broker: Broker, name: str, index: int) -> Partition | None:
     return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
 
-def _find(
-    version: int, partition: Partition | None, asked: wire.AskedOffset, committed: bool
-) -> wire.FoundOffset:
+def _find(version: int, partition: Partition | None, asked: wire.AskedOffset, committed: bool) -> wire.FoundOffset:
     if asked.timestamp < 0 and version < wire.SPECIAL_FROM.get(asked.timestamp, wire.NEWEST + 1):
         return wire.FoundOffset(asked.partition, Code.UNSUPPORTED_VERSION)
     if partition is None:
@@ -92,11 +87,7 @@ def _offset(partition: Partition, timestamp: int, committed: bool) -> tuple[int,
         return -1, partition.start_offset, _epoch_at(partition, partition.start_offset)
     if timestamp in (wire.LATEST_TIERED, wire.EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1  # nothing is kept elsewhere
-    at = (
-        partition.max_timestamp()
-        if timestamp == wire.MAX_TIMESTAMP
-        else partition.offset_for_timestamp(timestamp)
-    )
+    at = partition.max_timestamp() if timestamp == wire.MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
     if at is None or at[0] >= end:
         return -1, -1, -1
     return at[1], at[0], _epoch_at(partition, at[0])

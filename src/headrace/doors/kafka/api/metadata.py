@@ -54,9 +54,7 @@ def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes | Await
     request = wire.decode_request(buffer, at, end, context.version)
     broker = context.broker
     if request.topics is not None and request.allow_auto_create and broker.settings.auto_create_topics:
-        missing = list(
-            dict.fromkeys(name for asked in request.topics if (name := _missing(broker, asked)) is not None)
-        )
+        missing = list(dict.fromkeys(name for asked in request.topics if (name := _missing(broker, asked)) is not None))
         if missing:
             return _create_first(context, request, missing)
     return _answer(context, request)
