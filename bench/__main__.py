@@ -17,13 +17,12 @@ from pathlib import Path
 
 from bench import report, workloads
 from bench.rdkafka import LoadError
-from bench.rows import GROWTH
 from bench.servers import KAFKA_VERSION, Headrace, Kafka, Server, ServerError
-from bench.workloads import WORKLOADS, Scale
+from bench.workloads import GROWTH_WORKLOADS, WORKLOADS, Scale
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
-PARTS = [*WORKLOADS, "start", *GROWTH]
+PARTS = [*WORKLOADS, "start", *GROWTH_WORKLOADS]
 
 
 def arguments() -> argparse.Namespace:
@@ -31,17 +30,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is repeated")
     parser.add_argument("--messages", type=int, default=10_000_000, help="100 B messages per round")
     parser.add_argument("--warm", type=int, default=20_000_000, help="messages that warm each server first")
-    parser.add_argument(
-        "--latency-seconds", type=float, default=10.0, help="how long latency is sampled per round"
-    )
+    parser.add_argument("--latency-seconds", type=float, default=10.0, help="how long latency is sampled per round")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, comma-separated: {', '.join(PARTS)}")
     parser.add_argument("--servers", default="headrace,kafka", help="which of headrace, kafka")
-    parser.add_argument(
-        "--quick", action="store_true", help="a tenth of the work, one round: does it run at all?"
-    )
-    parser.add_argument(
-        "--keep", action="store_true", help="write figures.json and figures.png, which README shows"
-    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round: does it run at all?")
+    parser.add_argument("--keep", action="store_true", help="write figures.json and figures.png, which README shows")
     parser.add_argument("--data", type=Path, help="where the servers keep their data (a temporary folder)")
     chosen = parser.parse_args()
     if chosen.quick:
@@ -81,9 +74,7 @@ def warm(server: Server, messages: int) -> None:
         work(server, share)
 
 
-def one_round(
-    chosen: argparse.Namespace, number: int, servers: list[Server], results: report.Results
-) -> None:
+def one_round(chosen: argparse.Namespace, number: int, servers: list[Server], results: report.Results) -> None:
     scale = Scale(chosen.messages, chosen.latency_seconds)
     for part in chosen.only:
         if part == "produce_all":
@@ -97,8 +88,7 @@ def one_round(
                 results.add(server.name, workloads.start(make_server(server.name, fresh)))
                 results.add(server.name, workloads.memory_after(server))
             elif server.name == "headrace":
-                grow = workloads.over_partitions if part == "partitions" else workloads.over_connections
-                results.add_growth(part, grow(server, scale))
+                results.add_growth(part, GROWTH_WORKLOADS[part](server, scale))
 
 
 def measure(chosen: argparse.Namespace, folder: Path, results: report.Results) -> None:

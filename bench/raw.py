@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from typing import Self
 
 import crc32c
@@ -45,7 +46,9 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def batch(count: int, value: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
+def batch(count: int, value: bytes) -> bytes:
+    """Records of now: older ones would be retention's business, and that is another measurement."""
+    timestamp_ms = int(time.time() * 1000)
     records = bytearray()
     for delta in range(count):
         record = b"\0" + varint(0) + varint(delta) + varint(-1) + varint(len(value)) + value + varint(0)

@@ -132,9 +132,7 @@ class Producer(Client):
         options |= {key.replace("_", "."): str(value) for key, value in settings.items()}
         super().__init__(PRODUCER, options)
         self._topic = LIBRARY.rd_kafka_topic_new(self.handle, topic.encode(), None)
-        self._payload = ctypes.create_string_buffer(
-            bytes(i % 251 for i in range(message_bytes)), message_bytes
-        )
+        self._payload = ctypes.create_string_buffer(bytes(i % 251 for i in range(message_bytes)), message_bytes)
         self._messages = (Message * MESSAGES_PER_CALL)()
         for message in self._messages:
             message.payload, message.len = ctypes.addressof(self._payload), message_bytes
@@ -153,9 +151,7 @@ class Producer(Client):
         code = LIBRARY.rd_kafka_flush(self.handle, FLUSH_LIMIT_MS)
         self.check()
         if code:
-            raise LoadError(
-                f"flush: {error_text(code)}, {LIBRARY.rd_kafka_outq_len(self.handle)} messages left"
-            )
+            raise LoadError(f"flush: {error_text(code)}, {LIBRARY.rd_kafka_outq_len(self.handle)} messages left")
 
     def close(self) -> None:
         LIBRARY.rd_kafka_topic_destroy(self._topic)

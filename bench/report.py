@@ -77,30 +77,31 @@ def lines(results: Results) -> list[tuple[str, ...]]:
                 continue
             ratio = results.ratio(row.name, metric)
             shown = f"{ratio:.2f}x" if ratio is not None else "-"
-            table.append(
-                (title, f"{about.title}, {about.unit}", ours, theirs, shown, results.verdict(row, metric))
-            )
+            table.append((title, f"{about.title}, {about.unit}", ours, theirs, shown, results.verdict(row, metric)))
             title = ""
     for row in GROWTH.values():
-        columns = results.growth.get(row.name, {})
-        for count, values in columns.items():
-            middle = statistics.median(values)
-            first = statistics.median(next(iter(columns.values())))
-            spread = f"{middle:.3f} ({min(values):.3f}-{max(values):.3f})"
-            verdict = results.verdict(row, "cpu") if count == list(columns)[-1] else ""
-            name = f"{count:,} {row.name}"
-            table.append(
-                (row.title, f"{name}, CPU s per M", spread, "-", f"{middle / first:.2f}x of first", verdict)
-            )
+        table += growth_lines(results, row)
+    return table
+
+
+def growth_lines(results: Results, row: Row) -> list[tuple[str, ...]]:
+    """Ours alone, by count of what grows; the verdict stands on the last line."""
+    table: list[tuple[str, ...]] = []
+    title, noun = row.title, row.name.partition("_")[0]
+    columns = results.growth.get(row.name, {})
+    for count, values in columns.items():
+        middle, first = statistics.median(values), statistics.median(next(iter(columns.values())))
+        spread = f"{middle:.3f} ({min(values):.3f}-{max(values):.3f})"
+        verdict = results.verdict(row, "cpu") if count == list(columns)[-1] else ""
+        table.append((title, f"{count:,} {noun}, CPU s per M", spread, "-", f"{middle / first:.2f}x", verdict))
+        title = ""
     return table
 
 
 def text_table(results: Results) -> str:
     table = lines(results)
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    rendered = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table
-    ]
+    rendered = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
     rendered.insert(1, "  ".join("-" * width for width in widths))
     about = [f"{key}: {value}" for key, value in machine(results).items()]
     return "\n".join([*rendered, "", *about, "medians (least-greatest); ratio is headrace : kafka"])
@@ -143,9 +144,7 @@ def plot(results: Results, path: Path) -> None:
     bars(speed, results, "rate", "rate, million messages per second (more is better)")
     growth.set_title("our CPU per message as the node grows (1 = the smallest)", fontsize=9)
     for row in GROWTH.values():
-        columns = {
-            count: statistics.median(values) for count, values in results.growth.get(row.name, {}).items()
-        }
+        columns = {count: statistics.median(values) for count, values in results.growth.get(row.name, {}).items()}
         first = next(iter(columns.values()), None)
         if first:
             growth.plot(list(columns), [v / first for v in columns.values()], marker="o", label=row.name)
@@ -159,9 +158,7 @@ def plot(results: Results, path: Path) -> None:
 
 
 def bars(axes: Any, results: Results, metric: str, title: str) -> None:
-    rows = [
-        name for name, by_server in results.samples.items() if any(metric in m for m in by_server.values())
-    ]
+    rows = [name for name, by_server in results.samples.items() if any(metric in m for m in by_server.values())]
     rows = [name for name in rows if name != "latency"]  # at 1,000 msg/s it is another scale
     for shift, server, colour in ((-0.2, "headrace", "#1f77b4"), (0.2, "kafka", "#bbbbbb")):
         values = [results.median(name, server, metric) or 0.0 for name in rows]

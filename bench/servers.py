@@ -181,22 +181,32 @@ class Kafka(Server):
 
 
 def fetch_kafka() -> Path:
-    """Apache Kafka's server with all that it needs, by version, kept in the user's cache."""
+    """Apache Kafka's server."""
+    return fetch_jars("kafka", "kafka_2.13")
+
+
+def fetch_kafka_tools() -> Path:
+    """Its command line programs, which the tests of clients use."""
+    return fetch_jars("kafka-tools", "kafka-tools")
+
+
+def fetch_jars(name: str, artifact: str) -> Path:
+    """One of Apache Kafka's artifacts with all that it needs, by version, kept in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace-bench"
-    folder = cache / f"kafka-{KAFKA_VERSION}"
+    folder = cache / f"{name}-{KAFKA_VERSION}"
     if folder.exists():
         return folder
     if not shutil.which("mvn"):
         raise ServerError(
-            "mvn is needed once, to fetch Apache Kafka; or measure us alone: --servers headrace"
+            f"mvn is needed once, to fetch Apache Kafka ({artifact}); or measure us alone: --servers headrace"
         )
-    fresh = cache / f"kafka-{KAFKA_VERSION}.{os.getpid()}"
+    fresh = cache / f"{name}-{KAFKA_VERSION}.{os.getpid()}"
     fresh.mkdir(parents=True)
     pom = fresh / "pom.xml"
     pom.write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>headrace</groupId><artifactId>bench</artifactId>"
         "<version>1</version><dependencies><dependency><groupId>org.apache.kafka</groupId>"
-        f"<artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version></dependency></dependencies></project>"
+        f"<artifactId>{artifact}</artifactId><version>{KAFKA_VERSION}</version></dependency></dependencies></project>"
     )
     print(f"fetching Apache Kafka {KAFKA_VERSION} by mvn", flush=True)
     copy = ["dependency:copy-dependencies", f"-DoutputDirectory={fresh}", "-DincludeScope=runtime"]
@@ -211,9 +221,7 @@ def fetch_kafka() -> Path:
 def java() -> str:
     found = shutil.which("java")
     if not found:
-        raise ServerError(
-            "a Java runtime (17 or newer) is needed to run Apache Kafka; or: --servers headrace"
-        )
+        raise ServerError("a Java runtime (17 or newer) is needed to run Apache Kafka; or: --servers headrace")
     return found
 
 

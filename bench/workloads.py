@@ -92,9 +92,7 @@ def timed(server: Server, messages: int, work: Callable[[], None]) -> dict[str, 
     return {"rate": messages / took / 1e6, "cpu": (server.cpu_s() - cpu) / messages * 1e6}
 
 
-def produce(
-    server: Server, topic: str, messages: int, message_bytes: int, **settings: object
-) -> dict[str, float]:
+def produce(server: Server, topic: str, messages: int, message_bytes: int, **settings: object) -> dict[str, float]:
     producer = Producer(server.address, topic, message_bytes, **settings)
 
     def work() -> None:
@@ -203,8 +201,16 @@ def memory_after(server: Server) -> Seen:
 
 
 def over_partitions(server: Server, scale: Scale) -> dict[int, float]:
-    """CPU per million messages by number of partitions; each partition has been written to before."""
+    """CPU per million messages by number of partitions; each partition has been written to before.
+
+    Requests are the same for all, but of those in flight together a broker may write the ones for the same
+    partition at once: with one partition that is all of them. `over_partitions_single` leaves this out.
+    """
     return {count: pipelined_cpu(server, scale, count) for count in PARTITION_COUNTS}
+
+
+def over_partitions_single(server: Server, scale: Scale) -> dict[int, float]:
+    return {count: pipelined_cpu(server, scale, count, in_flight=1) for count in PARTITION_COUNTS}
 
 
 def over_connections(server: Server, scale: Scale) -> dict[int, float]:
@@ -215,11 +221,11 @@ def over_connections(server: Server, scale: Scale) -> dict[int, float]:
     return seen
 
 
-def pipelined_cpu(server: Server, scale: Scale, partitions: int) -> float:
+def pipelined_cpu(server: Server, scale: Scale, partitions: int, in_flight: int = GROWTH_IN_FLIGHT) -> float:
     requests = scale.growth_requests
     with (
         fresh_topic(server, partitions) as topic,
-        raw.Pipeline(server.address, topic, partitions, GROWTH_BATCH, 100, GROWTH_IN_FLIGHT) as pipeline,
+        raw.Pipeline(server.address, topic, partitions, GROWTH_BATCH, 100, in_flight) as pipeline,
     ):
         pipeline.run(max(partitions, requests // 20))
         return timed(server, requests * GROWTH_BATCH, lambda: pipeline.run(requests))["cpu"]
@@ -248,4 +254,9 @@ WORKLOADS: dict[str, Callable[[Server, Scale], Seen]] = {
     "produce_all": produce_all,
     "small": small_requests,
     "latency": latency,
+}
+GROWTH_WORKLOADS: dict[str, Callable[[Server, Scale], dict[int, float]]] = {
+    "partitions": over_partitions,
+    "partitions_single": over_partitions_single,
+    "connections": over_connections,
 }

@@ -5,7 +5,7 @@
   time, and says afterwards whether anything went wrong and how long its worst round took.
 - What the kernel knows of a process: memory, open files.
 
-The node itself is `headrace.testing.served.ServedBroker`.
+- `serving`: the node itself, which must stop cleanly and must not have found a fault in itself, whatever it endured.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, Self
 from headrace.ports import Buffer
 from headrace.records import codec
 from headrace.records.record import Record
+from headrace.testing.served import ServedBroker
 from headrace.wire.kafka import fetch_client, header, messages, produce_client
 from headrace.wire.kafka.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.kafka.produce import PartitionResult
@@ -35,11 +36,11 @@ CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 4, 3
 NO_SESSION = (0, -1)
 
 
-class Closed(Exception):  # noqa: N818
+class Closed(Exception):
     """The node closed the connection."""
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     def __init__(self, what: str, code: int) -> None:
         super().__init__(f"{what}: error code {code}")
         self.code = code
@@ -267,7 +268,7 @@ class Bystander:
                 while not self._ended.is_set():
                     self._round(wire)
                     self._ended.wait(self._pause_s)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 (told to the test)
             self._error = error
 
     def _round(self, wire: Wire) -> None:
@@ -342,6 +343,21 @@ class Peak:
         while not self._ended.wait(0.02):
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.peak_bytes = max(self.peak_bytes, rss_bytes(self._pid))
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *flags: str) -> Iterator[ServedBroker]:
+    with ServedBroker(folder, *flags) as broker:
+        yield broker
+        if broker.is_running:
+            code = broker.stop()
+            assert code == 0, f"it ended with {code}"
+    assert_no_fault(broker)
+
+
+def assert_no_fault(broker: ServedBroker) -> None:
+    log = broker.log()
+    assert "node.fault" not in log and "Traceback" not in log, log[-5000:]
 
 
 @contextlib.contextmanager

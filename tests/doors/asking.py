@@ -53,9 +53,7 @@ class Asker:
 
     async def produce(self, topic: str, partition: int, records: list[Record]) -> produce.PartitionResult:
         batch = codec.encode(records)
-        pieces = produce_client.encode_request(
-            7, 13, None, None, 1, 5000, [(topic, None, [(partition, batch)])]
-        )
+        pieces = produce_client.encode_request(7, 13, None, None, 1, 5000, [(topic, None, [(partition, batch)])])
         raw = await self.answer(b"".join(pieces))
         return produce_client.decode_response(raw, 4, len(raw), 7).topics[0].partitions[0]
 
@@ -93,9 +91,7 @@ def _built(schema: Any, kind: Any, fields: dict[str, Any]) -> Any:
     for name, value in fields.items():
         if isinstance(value, list):
             inner = _inner(kind, name)
-            values[name] = tuple(
-                _built(schema, inner, one) if isinstance(one, dict) else one for one in value
-            )
+            values[name] = tuple(_built(schema, inner, one) if isinstance(one, dict) else one for one in value)
         else:
             values[name] = value
     return kind(**values)

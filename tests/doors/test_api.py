@@ -47,15 +47,11 @@ async def test_api_versions_names_every_api_with_its_range(asker: Asker, version
     request = api_versions.ApiVersionsRequest("asker", "1.0")
     answer = await asker.ask(api_versions, header.API_VERSIONS, version, request)
     assert answer.error == 0
-    assert {api.key: api[1:] for api in answer.ranges} == {
-        k: a.advertised for k, a in registry.apis().items()
-    }
+    assert {api.key: api[1:] for api in answer.ranges} == {k: a.advertised for k, a in registry.apis().items()}
 
 
 @pytest.mark.parametrize("version", [5, 32767])
-async def test_an_unknown_version_of_api_versions_is_told_the_range_in_version_0(
-    asker: Asker, version: int
-) -> None:
+async def test_an_unknown_version_of_api_versions_is_told_the_range_in_version_0(asker: Asker, version: int) -> None:
     raw = await asker.answer(header.question(header.API_VERSIONS, version, 9, "x", b"anything"))
     assert raw[:4] == b"\0\0\0\x09"
     answer = api_versions.decode_response(raw, 4, len(raw), 0)
@@ -83,13 +79,9 @@ async def test_a_body_that_does_not_parse_closes_the_connection(asker: Asker, ke
 # Metadata
 
 
-async def _metadata(
-    asker: Asker, version: int, *names: str, **more: Any
-) -> tuple[ClusterState, list[TopicState]]:
+async def _metadata(asker: Asker, version: int, *names: str, **more: Any) -> tuple[ClusterState, list[TopicState]]:
     request = MetadataRequest([AskedTopic(name, None) for name in names], **more)
-    answer: tuple[ClusterState, list[TopicState]] = await asker.ask(
-        metadata, header.METADATA, version, request
-    )
+    answer: tuple[ClusterState, list[TopicState]] = await asker.ask(metadata, header.METADATA, version, request)
     return answer
 
 
@@ -204,9 +196,7 @@ async def test_offsets_are_found_at_both_ends_and_by_time(asker: Asker, version:
     assert await found(list_offsets.MAX_TIMESTAMP) == ((0, 3000, 1, epoch) if version >= 7 else unsupported)
     assert await found(list_offsets.EARLIEST_LOCAL) == ((0, -1, 0, epoch) if version >= 8 else unsupported)
     assert await found(list_offsets.LATEST_TIERED) == ((0, -1, -1, -1) if version >= 9 else unsupported)
-    assert await found(list_offsets.EARLIEST_PENDING_UPLOAD) == (
-        (0, -1, -1, -1) if version >= 11 else unsupported
-    )
+    assert await found(list_offsets.EARLIEST_PENDING_UPLOAD) == ((0, -1, -1, -1) if version >= 11 else unsupported)
     assert await found(-7) == unsupported
 
 
@@ -303,9 +293,7 @@ async def test_each_refusal_of_a_topic_has_its_code_and_its_reason(asker: Asker,
         "twice": (_new("twice", -1, -1, assignments=[one, one]), Code.INVALID_REPLICA_ASSIGNMENT),
     }
     results = await _create_topics(asker, version, *(topic for topic, _ in bad.values()), _new("good"))
-    assert {r.name: r.error_code.value for r in results} == {n: c.value for n, (_, c) in bad.items()} | {
-        "good": 0
-    }
+    assert {r.name: r.error_code.value for r in results} == {n: c.value for n, (_, c) in bad.items()} | {"good": 0}
     assert all(r.error_message for r in results if r.error_code.value)
     assert {topic.name for topic in asker.node.broker.topics()} == {"taken", "good"}
 
@@ -408,6 +396,8 @@ async def test_nobody_coordinates_and_no_client_is_told_to_ask_again(asker: Aske
         answer = await asker.ask_by_schema(header.FIND_COORDINATOR, version, fields)
         parts = answer.coordinators if version >= 4 else [answer]
         code = Code.INVALID_REQUEST if kind == 2 and version < 6 else Code.UNSUPPORTED_VERSION
+        if kind == 0:
+            code = Code.COORDINATOR_NOT_AVAILABLE
         assert [(one.node_id, one.error_code.value) for one in parts] == [(-1, code)] * len(parts)
 
 

@@ -35,9 +35,7 @@ def test_what_looks_like_ours_and_is_not_is_left_alone(tail: str) -> None:
     assert plain == RESERVED_PREFIX + tail or to_kafka(plain) == RESERVED_PREFIX + tail
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "a" * 250, "a b", "ü", "a\n", RESERVED_PREFIX, RESERVED_PREFIX + "1!"]
-)
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "ü", "a\n", RESERVED_PREFIX, RESERVED_PREFIX + "1!"])
 def test_a_name_that_kafka_refuses_is_refused(name: str) -> None:
     assert not is_legal(name) or name.startswith(RESERVED_PREFIX)
     with pytest.raises(InvalidTopicName):

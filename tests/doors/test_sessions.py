@@ -37,13 +37,10 @@ def test_a_session_goes_on_with_the_next_epoch_and_no_other() -> None:
     session = new(held)
     assert held.find(FetchRequest(session_id=session.id, session_epoch=1), False, 0.0) is session
     assert (
-        held.find(FetchRequest(session_id=session.id, session_epoch=1), False, 0.0)
-        is Code.INVALID_FETCH_SESSION_EPOCH
+        held.find(FetchRequest(session_id=session.id, session_epoch=1), False, 0.0) is Code.INVALID_FETCH_SESSION_EPOCH
     )
     assert held.find(FetchRequest(session_id=session.id, session_epoch=2), False, 0.0) is session
-    assert (
-        held.find(FetchRequest(session_id=99, session_epoch=1), False, 0.0) is Code.FETCH_SESSION_ID_NOT_FOUND
-    )
+    assert held.find(FetchRequest(session_id=99, session_epoch=1), False, 0.0) is Code.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_session_by_name_does_not_go_on_by_id() -> None:

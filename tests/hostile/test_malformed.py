@@ -116,7 +116,7 @@ def test_no_flipped_bit_of_a_batch_gets_into_the_log(node: ServedBroker, version
     """All but two fields lie under the CRC: the base offset and the leader epoch, which are ours to set."""
     topic = f"flipped-{version}"
     good = batch_of([b"one", b"two"])
-    ours = set(range(0, 8)) | set(range(12, 16))
+    ours = set(range(8)) | set(range(12, 16))
     with Wire(node.address) as wire:
         wire.create_topic(topic)
         kept = 0

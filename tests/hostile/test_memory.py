@@ -124,21 +124,20 @@ def test_slow_writers_hold_little_and_nobody_up(node: ServedBroker) -> None:
 def test_readers_that_never_read_hold_the_budget_and_no_more_and_others_read_on(
     node: ServedBroker, old_topic: str
 ) -> None:
-    with no_leak(node.pid, node.address), Peak(node.pid) as peak:
-        with contextlib.ExitStack() as stack:
-            for turn in range(60):
-                wire = stack.enter_context(Wire(node.address, receive_bytes=4096))
-                wire.send_fetch(old_topic, {0: turn})
-            time.sleep(0.5)
-            with Bystander(node.address) as other:
-                other.assert_undisturbed()
-            with Wire(node.address) as wire:
-                offset = 0
-                while offset < 20:
-                    fetched = wire.fetch(old_topic, offset)
-                    assert fetched.error == 0
-                    assert fetched.size >= len(BATCH), "a quick reader of old records is held up by the slow ones"
-                    offset += fetched.size // len(BATCH)
+    with no_leak(node.pid, node.address), Peak(node.pid) as peak, contextlib.ExitStack() as stack:
+        for turn in range(60):
+            wire = stack.enter_context(Wire(node.address, receive_bytes=4096))
+            wire.send_fetch(old_topic, {0: turn})
+        time.sleep(0.5)
+        with Bystander(node.address) as other:
+            other.assert_undisturbed()
+        with Wire(node.address) as wire:
+            offset = 0
+            while offset < 20:
+                fetched = wire.fetch(old_topic, offset)
+                assert fetched.error == 0
+                assert fetched.size >= len(BATCH), "a quick reader of old records is held up by the slow ones"
+                offset += fetched.size // len(BATCH)
     assert peak.grown_bytes < 2 * UNSENT_BYTES + BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
 
 
@@ -168,12 +167,11 @@ def test_a_thousand_large_fetches_in_one_write_are_made_one_after_the_other(node
 
 def test_large_fetches_behind_an_acknowledgement_that_waits_are_bounded_too(node: ServedBroker, old_topic: str) -> None:
     one = fetch_client.encode_request(FETCH_VERSION, 1, "x", fetch_request(old_topic, {0: 0}))
-    with no_leak(node.pid, node.address), Peak(node.pid) as peak:
-        with Wire(node.address, receive_bytes=4096) as wire:
-            for _ in range(20):
-                wire.send_produce(old_topic, batch_of([b"synced"]), acks=-1)
-                wire.send(one * 20)
-            time.sleep(2)
+    with no_leak(node.pid, node.address), Peak(node.pid) as peak, Wire(node.address, receive_bytes=4096) as wire:
+        for _ in range(20):
+            wire.send_produce(old_topic, batch_of([b"synced"]), acks=-1)
+            wire.send(one * 20)
+        time.sleep(2)
     assert peak.grown_bytes < UNSENT_BYTES + BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
 
 

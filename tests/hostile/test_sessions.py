@@ -70,10 +70,10 @@ def test_a_session_tells_what_is_new_and_nothing_else(node: ServedBroker) -> Non
         assert partitions(wire.poll("news", {1: 1})) == []
 
 
-@pytest.mark.parametrize(("session", "code"), [((77, 5), Code.FETCH_SESSION_ID_NOT_FOUND), ((None, 9), Code.INVALID_FETCH_SESSION_EPOCH)])
-def test_a_session_that_is_not_there_is_named(
-    node: ServedBroker, session: tuple[int | None, int], code: Code
-) -> None:
+@pytest.mark.parametrize(
+    ("session", "code"), [((77, 5), Code.FETCH_SESSION_ID_NOT_FOUND), ((None, 9), Code.INVALID_FETCH_SESSION_EPOCH)]
+)
+def test_a_session_that_is_not_there_is_named(node: ServedBroker, session: tuple[int | None, int], code: Code) -> None:
     with SessionWire(node.address) as wire:
         wire.create_topic(f"named-{code}")
         wire.poll(f"named-{code}", {0: 0})

@@ -32,7 +32,7 @@ class Promises:
     synced: int = 0
     deleted: int = 0
     start: int = 0  # the largest start that was ever seen
-    was_cut: bool = False  # a cut-off end may take all that is remembered of a producer along
+    cut_at: int = 0  # a cut-off end may take all that is remembered of the producers before it along
     epoch: int = 0
     sequence: int = 0
 
@@ -56,7 +56,6 @@ class History:
             staged = log.stage(data, read_header(data), START_MS, 0)
             promises.appended[staged.base_offset] = bytes(data)  # tried: it may be found, or not
         log.flush()
-        promises.was_cut = False
         promises.written = log.written_offset
 
     def sync(self, name: str) -> None:
@@ -184,7 +183,7 @@ def check_bytes(name: str, log: Log, promises: Promises) -> None:
 
 def check_duplicates(name: str, log: Log, promises: Promises) -> None:
     kept = [offset for offset in promises.appended if offset < log.written_offset]
-    if kept and not promises.was_cut:
+    if kept and max(kept) >= promises.cut_at:
         newest = bytearray(promises.appended[max(kept)])
         staged = log.stage(newest, read_header(newest), START_MS, 0)
         assert staged.duplicate, f"{name}: a batch that was kept is not known any more"

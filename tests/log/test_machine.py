@@ -63,13 +63,13 @@ class LogMachine(RuleBasedStateMachine):
         self.world.background.drain()
         if log.broken:  # begun, and then there was no room to end it
             assert self.is_full
-            promises.synced, promises.was_cut = log.start_offset, True
+            promises.synced, promises.cut_at = log.start_offset, end
             self.empty()
             self.reopen(name)
         elif log.written_offset < end:
             assert told == [None]
             self.trim(promises, log)
-            promises.was_cut = True
+            promises.cut_at = log.written_offset
         else:
             assert told == [None] or self.is_full
 

@@ -37,8 +37,16 @@ def test_an_address_is_host_and_port_or_off(text: str, address: Address | None) 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("kafka", "9092x"), ("kafka", "h:70000"), ("node-id", "-1"), ("node-id", "x"), ("data", ""), ("log-level", "loud"),
-     ("auto-create-topics", "maybe"), ("max-connections", "0")],
+    [
+        ("kafka", "9092x"),
+        ("kafka", "h:70000"),
+        ("node-id", "-1"),
+        ("node-id", "x"),
+        ("data", ""),
+        ("log-level", "loud"),
+        ("auto-create-topics", "maybe"),
+        ("max-connections", "0"),
+    ],
 )
 def test_a_bad_value_is_refused_with_the_flag_and_the_variable(name: str, value: str) -> None:
     with pytest.raises(InvalidConfig, match=f"--{name}") as refused:

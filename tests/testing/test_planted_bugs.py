@@ -15,7 +15,7 @@ from headrace.log.writing import read_whole
 from headrace.testing.machine import SimulatedMachine
 from headrace.testing.simulation import Options, SimulationFailed, run
 
-OPTIONS = Options(kinds=("power", "kill"), duration_s=3)
+OPTIONS = Options(kinds="power,kill", duration_s=3.0)
 SEEDS = range(25)
 
 
@@ -25,7 +25,6 @@ def found():
         try:
             run(seed, SimulatedMachine, OPTIONS)
         except SimulationFailed as failure:
-            print(failure)
             return str(failure)
     return None
 
@@ -91,7 +90,7 @@ def test_answering_a_refused_write_as_if_it_were_kept_is_found(monkeypatch):
     monkeypatch.setattr(Pending, "flushed", lambda self, failed: honest(self, None))
     for seed in SEEDS:
         try:
-            run(seed, SimulatedMachine, Options(kinds=("full",), duration_s=3))
+            run(seed, SimulatedMachine, Options(kinds="full", duration_s=3.0))
         except SimulationFailed:
             return
     pytest.fail("not found")

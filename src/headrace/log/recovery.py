@@ -120,7 +120,7 @@ class _Recovery:
         headers = {base: self._header(base) for base in self._to_scan()}
         if self.snapshot is not None:
             self._start_from(self.snapshot)
-        elif self.bases:
+        elif SNAPSHOT in self.names and self.bases:
             self.expected = self.found.start_offset = self.bases[0]
         self._let_go()
         self._scan_all(headers)
@@ -222,7 +222,7 @@ class _Recovery:
             following = todo[place + 1] if place + 1 < len(todo) else None
             known = self.found.segments[-1] if self.found.segments and self.found.segments[-1].base == base else None
             if known is None and not self._place(base, headers[base]):
-                if base >= self.expected and base in self.bases:
+                if base in self.bases:
                     self._drop_all(todo[place:], "what came before it was lost unsynced")
                     return
                 continue
@@ -350,7 +350,11 @@ class _Recovery:
         return False
 
     def _drop_all(self, bases: list[int], why: str) -> None:
+        """Segments behind the end. Were there none before them, they are put aside: that is too strange to delete."""
         for base in bases:
+            if not self.found.segments:
+                self._set_aside(base, why)
+                continue
             self.origin.on_event("log.torn", {"segment": f"{self.folder}/{segment_name(base)}", "why": why})
             self._remove(base)
 

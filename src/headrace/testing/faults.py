@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import NamedTuple
 
 # Twice what is most likely to find something.
@@ -28,7 +29,7 @@ class Fault(NamedTuple):
     lasts_s: float
 
 
-def plan(rng: random.Random, duration_s: float, kinds: tuple[str, ...], most: int) -> list[Fault]:
+def plan(rng: random.Random, duration_s: float, kinds: Sequence[str], most: int) -> list[Fault]:
     """In the order of their times; few in some runs, so that long undisturbed stretches are seen too."""
     count = rng.randint(0, most) if kinds else 0
     drawn = [

@@ -8,7 +8,7 @@ is doing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from headrace.node.node import Node
 from headrace.node.settings import Address, Settings
@@ -29,6 +29,35 @@ MAX_SKEW_MS = 60_000
 MAX_CLOCK_STEP_MS = 10_000
 NEVER = -1
 FREE_BYTES_WHEN_FULL = (0, 100, 3000)
+
+
+class Machine(Protocol):
+    """What the node runs on, and the node's own start and stop. All calls but the last four come from its
+    process."""
+
+    async def start(self, loop: SimulatedLoop, host: str, port: int) -> None:
+        """Returns when it serves."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    def crash(self) -> None:
+        """The process died: its files are closed, its memory is gone."""
+        ...
+
+    def lose_power(self) -> None: ...
+
+    def lose_power_at(self, changes: int, on_power_loss: Callable[[], None]) -> None:
+        """Calls back in the middle of that many changes of the disk from now, unless healed before."""
+        ...
+
+    def strike(self, kind: str) -> None:
+        """A fault of the disk or the clock begins: `full`, `sync`, `clock`."""
+        ...
+
+    def heal(self) -> None:
+        """Whatever `strike` did is over."""
+        ...
 
 
 class MachineFiles:

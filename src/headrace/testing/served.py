@@ -42,6 +42,10 @@ class ServedBroker:
             self.kill() if kind else self.stop()
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the broker is not running"
         return self._process.pid

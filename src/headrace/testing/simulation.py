@@ -17,8 +17,8 @@ import asyncio
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 from headrace.errors import HeadraceError
 from headrace.testing import faults, workload
@@ -26,6 +26,7 @@ from headrace.testing.faults import Fault
 from headrace.testing.history import History, Violation
 from headrace.testing.kafka import Broken, KafkaClient, Refused
 from headrace.testing.loop import SimulatedLoop, simulated_loop
+from headrace.testing.machine import Machine, SimulatedMachine
 from headrace.testing.network import Network
 from headrace.testing.process import Process
 from headrace.testing.workload import Consumer, Producer, Target
@@ -34,49 +35,30 @@ HOST, PORT, TOPIC = "node", 9092, "simulated"
 # After the last fault: more than every timeout and back-off of the clients together, a few times over.
 RECOVERY_S = 120.0
 TOPIC_EXISTS = 36
+# Small, so that a run of seconds rolls segments.
+TOPIC_CONFIGS = {"segment.bytes": "65536"}
 # As many changes of the disk as a few produce requests make, or a start.
 MAX_CHANGES_TO_POWER_LOSS = 60
 
 
-class Machine(Protocol):
-    """What the node runs on, and the node's own start and stop. All calls but the last four come from its
-    process."""
-
-    async def start(self, loop: SimulatedLoop, host: str, port: int) -> None:
-        """Returns when it serves."""
-        ...
-
-    async def stop(self) -> None: ...
-
-    def crash(self) -> None:
-        """The process died: its files are closed, its memory is gone."""
-        ...
-
-    def lose_power(self) -> None: ...
-
-    def lose_power_at(self, changes: int, on_power_loss: Callable[[], None]) -> None:
-        """Calls back in the middle of that many changes of the disk from now, unless healed before."""
-        ...
-
-    def strike(self, kind: str) -> None:
-        """A fault of the disk or the clock begins: `full`, `sync`, `clock`."""
-        ...
-
-    def heal(self) -> None:
-        """Whatever `strike` did is over."""
-        ...
-
-
 @dataclass(frozen=True)
 class Options:
+    """Each is a flag of the command too, so that every run can be replayed by it."""
+
     duration_s: float = 5.0
     producers: int = 3
     consumers: int = 1
     partitions: int = 2
     most_faults: int = 8
-    kinds: tuple[str, ...] = faults.KINDS
-    # Small, so that a run of seconds rolls segments.
-    topic_configs: tuple[tuple[str, str], ...] = (("segment.bytes", "65536"),)
+    kinds: str = ",".join(faults.KINDS)
+
+    def flags(self) -> str:
+        changed = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed = {name: value for name, value in changed.items() if value != getattr(DEFAULTS, name)}
+        return "".join(f" --{name.replace('_', '-')} {value}" for name, value in changed.items())
+
+
+DEFAULTS = Options()
 
 
 class Result(NamedTuple):
@@ -92,25 +74,22 @@ class Result(NamedTuple):
 class SimulationFailed(Exception):
     """A broken promise or an unhandled error, with the way to see it again."""
 
-    def __init__(self, seed: int, error: BaseException, last_lines: list[str]) -> None:
+    def __init__(self, seed: int, options: Options, error: BaseException, last_lines: list[str]) -> None:
         super().__init__(
-            f"seed {seed}: {type(error).__name__}: {error}\nreplay: python -m headrace.testing.simulation --seed {seed}"
+            f"seed {seed}: {type(error).__name__}: {error}\n"
+            f"replay: python -m headrace.testing.simulation --seed {seed}{options.flags()}"
         )
         self.seed, self.last_lines = seed, last_lines
 
 
-def run(
-    seed: int,
-    machine: Callable[[SimulatedLoop], Machine],
-    options: Options | None = None,
-) -> Result:
+def run(seed: int, machine: Callable[[SimulatedLoop], Machine], options: Options = DEFAULTS) -> Result:
     """One run. Raises SimulationFailed."""
     with simulated_loop(seed, permute=True) as loop:
-        simulation = Simulation(seed, loop, machine(loop), options or Options())
+        simulation = Simulation(seed, loop, machine(loop), options)
         try:
             loop.run_until_complete(simulation.main())
         except Exception as error:
-            raise SimulationFailed(seed, error, list(loop.trace.lines)) from error
+            raise SimulationFailed(seed, options, error, list(loop.trace.lines)) from error
         return simulation.result()
 
 
@@ -121,11 +100,10 @@ class Simulation:
         self.history = History()
         self.target = Target(HOST, PORT, TOPIC, options.partitions, self.history, loop.trace)
         self.random = loop.random_for("simulation")
-        self.plan = faults.plan(self.random, options.duration_s, options.kinds, options.most_faults)
+        self.plan = faults.plan(self.random, options.duration_s, options.kinds.split(","), options.most_faults)
         self.serving = asyncio.Event()
         self._node: Process | None = None
         self._excuses = 0  # faults of the disk under way: the node may fail to start
-        self._sync_failed = False
         names = [f"p{number}" for number in range(options.producers)]
         self.producers = [Producer(name, self.target, loop.random_for(name)) for name in names]
         names = [f"r{number}" for number in range(options.consumers)]
@@ -162,7 +140,7 @@ class Simulation:
             node = self._node = self.loop.process("node", HOST)
             died = self.loop.create_future()
             node.on_kill(lambda died=died: died.set_result(None))  # type: ignore[misc]
-            self._watch(node.run(self.loop.create_task, self._start(node)))
+            self._watch(node, node.run(self.loop.create_task, self._start(node)))
             await died
             self.serving.clear()
             await asyncio.sleep(self.random.choice((0.001, 0.1, 1.0)))
@@ -213,7 +191,7 @@ class Simulation:
 
         node.on_kill(end)
         self.loop.trace.add("node", "stops")
-        self._watch(node.run(self.loop.create_task, stop()))
+        self._watch(node, node.run(self.loop.create_task, stop()))
         try:
             async with asyncio.timeout(RECOVERY_S):
                 await stopped
@@ -262,8 +240,9 @@ class Simulation:
         await asyncio.sleep(fault.lasts_s)
         self.machine.heal()
         self._excuses -= 1
-        if fault.kind == "sync":
+        if fault.kind == "sync":  # what did not fail yet must not surprise the next life
             self._kill()
+            self.machine.crash()
 
     # The end
 
@@ -306,7 +285,7 @@ class Simulation:
             while True:
                 try:
                     client = await KafkaClient.connect(HOST, PORT, "admin", self.random)
-                    await client.create_topic(TOPIC, self.options.partitions, dict(self.options.topic_configs))
+                    await client.create_topic(TOPIC, self.options.partitions, TOPIC_CONFIGS)
                     client.close()
                     return
                 except Refused as error:
@@ -320,11 +299,11 @@ class Simulation:
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         process = self.loop.process(name, name)
-        return self._watch(process.run(self.loop.create_task, work))
+        return self._watch(process, process.run(self.loop.create_task, work))
 
-    def _watch(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+    def _watch(self, process: Process, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
         def ended(task: asyncio.Task[Any]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
+            if not task.cancelled() and (error := task.exception()) is not None and process.alive:
                 self.loop.fail(error)
 
         task.add_done_callback(ended)
@@ -332,18 +311,21 @@ class Simulation:
 
 
 def main() -> int:
-    from headrace.testing.machine import SimulatedMachine
-
     parser = argparse.ArgumentParser(description="Runs a node in a simulated world, with faults, from a seed.")
     parser.add_argument("--seed", type=int, default=1, help="the run, or the first of several")
     parser.add_argument("--count", type=int, default=1, help="how many seeds, one after the other")
-    parser.add_argument("--trace", type=int, default=0, metavar="LINES", help="show the last lines of the trace")
+    parser.add_argument("--trace", type=int, default=0, metavar="LINES", help="of a run that fails: its last lines")
+    for field in fields(Options):
+        default = getattr(DEFAULTS, field.name)
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(default), default=default)
     arguments = parser.parse_args()
+    options = Options(**{field.name: getattr(arguments, field.name) for field in fields(Options)})
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         try:
-            result = run(seed, SimulatedMachine)
+            result = run(seed, SimulatedMachine, options)
         except SimulationFailed as failure:
-            print("\n".join(failure.last_lines[-arguments.trace :] if arguments.trace else []))
+            if arguments.trace:
+                print("\n".join(failure.last_lines[-arguments.trace :]))
             traceback.print_exception(failure)
             return 1
         kinds = " ".join(fault.kind for fault in result.faults) or "no faults"

@@ -26,6 +26,8 @@ BACKOFF_S = (0.01, 0.5)
 MAX_IN_FLIGHT = 5
 # The timestamp of all records: that of the simulated clocks, near enough for every broker.
 WALL_MS = 1_700_000_000_000
+# What nobody may be told here: the topic was created for good, and no synced byte was damaged.
+IMPOSSIBLE = (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.CORRUPT_MESSAGE, Code.UNKNOWN_SERVER_ERROR)
 # A gap in the sequences: the broker does not know a batch that it had acknowledged.
 GAP = (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, 59)  # 59: UNKNOWN_PRODUCER_ID
 
@@ -106,6 +108,7 @@ class Producer:
             history.acknowledged(batch, base_offset, trace.now())
             return
         trace.add("refused", f"{batch.name} p{batch.partition} code {error}")
+        check_possible(batch.name, error)
         if error in GAP and self.idempotent:
             self._start_over(batch)
         raise Refused(batch.name, error)
@@ -184,6 +187,7 @@ class Consumer:
             if part.error == Code.OFFSET_OUT_OF_RANGE:
                 await self._go_back(client, part.partition)
             elif part.error:
+                check_possible(self.name, part.error)
                 raise Refused(f"{self.name}: partition {part.partition}", part.error)
             else:
                 history.watermark(part.partition, part.high_watermark, synced.get(part.partition, 0))
@@ -199,6 +203,11 @@ class Consumer:
                 f"range now (end {end}), and the power never failed"
             )
         self._positions[partition] = min(self._positions[partition], end)
+
+
+def check_possible(who: str, code: int) -> None:
+    if code in IMPOSSIBLE:
+        raise Violation(f"{who} was told {Code(code).name}, and nothing happened that could be the reason")
 
 
 def records_of(part: FetchedPartition, position: int) -> list[Seen]:
@@ -231,6 +240,7 @@ async def read_all(target: Target, rng: random.Random) -> dict[int, tuple[int, i
             while position < end:
                 part = (await client.fetch(target.topic, {partition: position}))[0]
                 if part.error:
+                    check_possible("auditor", part.error)
                     raise Refused(f"reading partition {partition} from {position}", part.error)
                 seen = records_of(part, position)
                 if not seen:

@@ -39,7 +39,7 @@ class KafkaLimits(msgspec.Struct, frozen=True):
     """A frame that was begun and does not go on for this long gives its memory back: the connection is closed."""
 
 
-SCRATCH_BYTES = 256 * KIB  # one for all connections: what one read can bring
+SCRATCH_BYTES = 64 * KIB  # one for all connections: what one read can bring, and all of a large frame that is copied
 OWN_FRAME_BYTES = 16 * KIB  # an unfinished frame above this gets a buffer of its own
 EAGER_FRAME_BYTES = 2 * MIB  # up to this, it is made whole at once: a producer's usual megabyte is never copied
 FIRST_STEP_BYTES = 64 * KIB  # beyond it, or when memory is short, it grows as the bytes come

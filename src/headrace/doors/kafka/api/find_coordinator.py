@@ -2,8 +2,12 @@
 
 It has to be advertised: librdkafka takes a broker without it for one from before lz4, and drops the codec
 without a word. Groups, transactions and share groups are not served by this node, so nobody coordinates them.
-COORDINATOR_NOT_AVAILABLE would say "ask again", and clients would, for ever; UNSUPPORTED_VERSION is final,
-and reaches the application with the text.
+
+- Of a group: COORDINATOR_NOT_AVAILABLE, "ask again later". librdkafka's consumers have a group even when they
+  are told their partitions, and ask for its coordinator without need; any other code comes to the application
+  as an error among its messages.
+- Of the rest, which nobody asks for without need: UNSUPPORTED_VERSION, which is final, and reaches the
+  application with the text.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from headrace.wire.kafka import messages
 from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.header import FIND_COORDINATOR
 
-_KINDS = {0: "consumer groups are", 1: "transactions are", 2: "share groups are"}
+_GROUP = 0
+_KINDS = {_GROUP: "consumer groups are", 1: "transactions are", 2: "share groups are"}
 _KINDS_FROM = {0: 0, 1: 1, 2: 6}  # the version that first may ask for this kind
 _KEYS_FROM = 4
 _NOBODY = -1
@@ -27,7 +32,8 @@ def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes:
     request = messages.decode(FIND_COORDINATOR, context.version, buffer, at, end)
     kind = request.key_type if context.version >= 1 else 0
     if kind in _KINDS and context.version >= _KINDS_FROM[kind]:
-        code, text = Code.UNSUPPORTED_VERSION, f"{_KINDS[kind]} not served by this broker"
+        code = Code.COORDINATOR_NOT_AVAILABLE if kind == _GROUP else Code.UNSUPPORTED_VERSION
+        text = f"{_KINDS[kind]} not served by this broker"
     else:
         code, text = Code.INVALID_REQUEST, f"there is no kind {kind} of coordinator"
     return messages.encode(_response(request, context.version, code, text), context.correlation_id)

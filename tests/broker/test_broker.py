@@ -1,0 +1,284 @@
+"""The broker without a door: topics come and go, survive, and say why not."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from headrace.broker.broker import Broker, BrokerSettings, NewTopic
+from headrace.broker.partition import Partition
+from headrace.broker.topic import Topic
+from headrace.cluster import controller
+from headrace.cluster.quorum import Quorum
+from headrace.cluster.records import ClusterCreated
+from headrace.errors import (
+    CorruptBatch,
+    DiskFull,
+    FencedLeaderEpoch,
+    HeadraceError,
+    InvalidConfig,
+    InvalidRecord,
+    InvalidTimestamp,
+    LimitReached,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    StorageFailed,
+    TopicExists,
+    UnknownLeaderEpoch,
+    UnknownTopic,
+)
+from headrace.log.reader import ReadResult
+from headrace.records.batch import read_header
+from headrace.records.codec import BatchOptions, Record, decode, encode
+from tests.log.kit import START_MS, World, batch
+
+
+class Node:
+    """A broker on a world, whose background works as soon as somebody waits."""
+
+    def __init__(self, world: World | None = None, settings: BrokerSettings | None = None) -> None:
+        self.world = world or World()
+        self.settings = settings or BrokerSettings()
+        self.start()
+
+    def start(self) -> None:
+        world = self.world
+        self.quorum = Quorum(world.store, world.files, world.clock, 0)
+        first = [] if self.quorum.image.cluster_id else [ClusterCreated("c", START_MS)]
+        self.quorum.propose_now(lambda image: [*first, *controller.register_node(image, 0, {}, None)])
+        ids = itertools.count(len(self.quorum.image.topics) + 1)
+        self.broker = Broker(
+            world.store,
+            self.quorum,
+            0,
+            self.settings,
+            world.clock,
+            world.background,
+            asyncio.get_running_loop().create_future,
+            lambda: next(ids).to_bytes(16, "big"),
+            world.on_event,
+        )
+
+    async def do(self, work: Any) -> Any:
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            self.world.background.drain()
+            await asyncio.sleep(0)
+        return task.result()
+
+    async def topic(self, name: str = "t", **wish: Any) -> Topic:
+        (made,) = await self.do(self.broker.create_topics([NewTopic(name, **wish)]))
+        if isinstance(made, HeadraceError):
+            raise made
+        assert isinstance(made, Topic)
+        return made
+
+    async def partition(self, name: str = "t", index: int = 0) -> Partition:
+        topic = self.broker.topic(name) or await self.topic(name)
+        opened = await self.do(topic.partitions[index].opened())
+        assert isinstance(opened, Partition)
+        return opened
+
+    def power_loss(self) -> None:
+        self.world.power_loss("none")
+        self.start()
+
+
+def produce(node: Node, partition: Partition, data: bytearray) -> int:
+    staged = partition.append(data, node.world.clock.now_ms())
+    failed = node.broker.flush()
+    if failed:
+        raise failed[partition]
+    return staged.base_offset
+
+
+def values(partition: Partition, offset: int = 0) -> list[bytes | None]:
+    read = partition.read(offset, 1 << 20, at_least_one=True)
+    assert isinstance(read, ReadResult)
+    return [record.value for piece in read.pieces for record in decode(piece)]
+
+
+async def test_topics_survive_power_loss_with_their_ids_and_settings() -> None:
+    node = Node()
+    made = await node.topic(partitions=3, configs={"retention.ms": "5000"})
+    node.power_loss()
+    again = node.broker.topic("t")
+    assert again is not None
+    assert (again.id, len(again.partitions), again.config.retention_ms) == (made.id, 3, 5000)
+
+
+async def test_every_start_bumps_the_leader_epoch_and_old_epochs_are_told_apart() -> None:
+    node = Node()
+    partition = await node.partition()
+    first = partition.leader_epoch
+    partition.check_epoch(first)
+    partition.check_epoch(-1)
+    node.power_loss()
+    again = await node.partition()
+    assert again.leader_epoch == first + 1
+    with pytest.raises(FencedLeaderEpoch):
+        again.check_epoch(first)
+    with pytest.raises(UnknownLeaderEpoch):
+        again.check_epoch(first + 2)
+
+
+async def test_several_wishes_are_answered_one_by_one() -> None:
+    node = Node(settings=BrokerSettings(max_partitions=5))
+    await node.topic("taken")
+    wishes = [
+        NewTopic("taken"),
+        NewTopic("ok", partitions=3),
+        NewTopic("bad", configs={"x": "1"}),
+        NewTopic("big", partitions=2),
+    ]
+    taken, ok, bad, big = await node.do(node.broker.create_topics(wishes))
+    assert isinstance(taken, TopicExists)
+    assert isinstance(ok, Topic)
+    assert isinstance(bad, InvalidConfig)
+    assert isinstance(big, LimitReached)
+
+
+async def test_validating_only_makes_nothing() -> None:
+    node = Node()
+    (imagined,) = await node.do(node.broker.create_topics([NewTopic("t", partitions=2)], validate_only=True))
+    assert isinstance(imagined, Topic)
+    assert len(imagined.partitions) == 2
+    assert node.broker.topic("t") is None
+
+
+async def test_a_deleted_topic_is_gone_for_producers_readers_and_after_a_restart() -> None:
+    node = Node()
+    partition = await node.partition()
+    produce(node, partition, batch(b"old"))
+    assert await node.do(node.broker.delete_topics(["t"])) == [None]
+    assert isinstance(partition.error, UnknownTopic)
+    fresh = await node.partition()
+    assert fresh.high_watermark == 0
+    produce(node, fresh, batch(b"new"))
+    assert values(fresh) == [b"new"]
+    (unknown,) = await node.do(node.broker.delete_topics(["never"]))
+    assert isinstance(unknown, UnknownTopic)
+
+
+async def test_producer_ids_are_never_given_twice_even_across_power_loss() -> None:
+    node = Node()
+    given = [await node.do(node.broker.new_producer_id()) for _ in range(3)]
+    node.power_loss()
+    given += [await node.do(node.broker.new_producer_id()) for _ in range(3)]
+    assert len(set(given)) == 6
+
+
+async def test_a_waiter_is_woken_by_an_append_and_not_before() -> None:
+    node = Node()
+    partition = await node.partition()
+    woken: list[Partition] = []
+
+    class Waiter:
+        def wake(self, partition: Partition) -> None:
+            woken.append(partition)
+
+    waiter = Waiter()
+    partition.watch(waiter)
+    staged = partition.append(batch(), START_MS)
+    assert woken == []
+    assert staged.base_offset == 0
+    node.broker.flush()
+    assert woken == [partition]
+    partition.unwatch(waiter)
+    produce(node, partition, batch())
+    assert woken == [partition]
+
+
+async def test_a_batch_that_a_producer_may_not_send_is_refused_and_leaves_no_gap() -> None:
+    node = Node()
+    partition = await node.partition()
+    (memory,) = (await node.topic("small", configs={"max.message.bytes": "200"})).partitions
+    small = await node.do(memory.opened())
+    control = encode([Record(b"k", b"v")], BatchOptions(is_control=True))
+    transactional = encode([Record(b"k", b"v")], BatchOptions(is_transactional=True))
+    late = batch(timestamp_ms=START_MS + 2 * 3600 * 1000)
+    damaged = batch()
+    damaged[-1] ^= 1
+    for data, error in [
+        (control, InvalidRecord),
+        (transactional, InvalidRecord),
+        (batch() + batch(), InvalidRecord),
+        (late, InvalidTimestamp),
+        (damaged, CorruptBatch),
+        (bytearray(b"short"), CorruptBatch),
+    ]:
+        with pytest.raises(error):
+            produce(node, partition, data)
+    with pytest.raises(MessageTooLarge, match=r"max\.message\.bytes=200"):
+        produce(node, small, batch(b"x" * 300))
+    assert produce(node, partition, batch(b"first")) == 0
+    assert values(partition) == [b"first"]
+
+
+async def test_acks_all_needs_as_many_replicas_as_the_topic_says() -> None:
+    node = Node()
+    await node.topic("t", configs={"min.insync.replicas": "2"})
+    with pytest.raises(NotEnoughReplicas):
+        (await node.partition()).check_in_sync()
+
+
+async def test_a_topic_that_stamps_its_records_itself_gives_them_the_time_of_the_append() -> None:
+    node = Node()
+    await node.topic("t", configs={"message.timestamp.type": "LogAppendTime"})
+    partition = await node.partition()
+    node.world.clock.ms += 5000
+    staged = partition.append(batch(count=3), node.world.clock.now_ms())
+    node.broker.flush()
+    assert staged.append_time_ms == START_MS + 5000
+    read = partition.read(0, 1 << 20, at_least_one=True)
+    assert isinstance(read, ReadResult)
+    assert [record.timestamp_ms for record in decode(read.pieces[0])] == [START_MS + 5000] * 3
+    assert read_header(read.pieces[0]).is_log_append_time
+
+
+async def test_a_full_disk_refuses_and_goes_on_when_there_is_space() -> None:
+    node = Node()
+    partition = await node.partition()
+    produce(node, partition, batch(b"before"))
+    node.world.disk.fill(10)
+    with pytest.raises(DiskFull):
+        produce(node, partition, batch(b"refused" * 50))
+    node.world.disk.empty()
+    assert produce(node, partition, batch(b"after")) == 1
+    assert values(partition) == [b"before", b"after"]
+
+
+async def test_a_failed_sync_closes_the_partition_until_it_is_recovered() -> None:
+    node = Node()
+    partition = await node.partition()
+    produce(node, partition, batch(b"kept"))
+    assert partition.log is not None
+    told: list[HeadraceError | None] = []
+    node.world.disk.fail_syncs(1)
+    partition.log.when_synced(1, told.append)
+    node.world.background.drain()
+    assert isinstance(told[0], StorageFailed)
+    with pytest.raises(StorageFailed):
+        produce(node, partition, batch())
+    node.broker.maintain()
+    recovered = await node.partition()
+    assert values(recovered) == [b"kept"]
+    assert recovered.log is not None
+    assert recovered.log.synced_offset == 1
+    assert produce(node, recovered, batch(b"next")) == 1
+
+
+async def test_a_memory_topic_keeps_what_fits_and_touches_no_disk() -> None:
+    node = Node()
+    await node.topic("m", configs={"headrace.storage": "memory", "retention.bytes": "300000"})
+    partition = await node.partition("m")
+    first = partition.high_watermark
+    changes = node.world.disk.changes
+    for number in range(100):
+        produce(node, partition, batch(b"%d" % number + b"x" * 10_000))
+    assert node.world.disk.changes == changes
+    assert partition.high_watermark == first + 100
+    assert first < partition.start_offset < partition.high_watermark

@@ -1,0 +1,307 @@
+"""Synced bytes that changed on the disk: reported, fenced off, never cut; everything else stays readable."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.errors import DamagedRange, HeadraceError, StorageFailed
+from headrace.log.config import LogConfig
+from headrace.log.format import SEGMENT_HEADER_BYTES, SNAPSHOT
+from headrace.log.log import Log
+from headrace.records.codec import decode
+from tests.log.kit import World, append, batch, fill, joined, read_all, read_now
+
+PLAIN = LogConfig(segment_bytes=1 << 20, index_interval_bytes=400, tail_bytes=0)
+SMALL = LogConfig(segment_bytes=1024, index_interval_bytes=300, tail_bytes=0)
+SIZE = 177  # of one batch that `fill` makes
+
+
+def path(world: World, base: int = 0, ending: str = ".log") -> str:
+    return f"{world.folder()}/{base:020d}{ending}"
+
+
+def position(number: int) -> int:
+    return SEGMENT_HEADER_BYTES + number * SIZE
+
+
+def surviving(log: Log) -> list[int]:
+    """The offsets that can be read, the way a consumer does who skips what is damaged."""
+    found, offset = [], log.start_offset
+    while offset < log.written_offset:
+        try:
+            result = read_now(log, offset, 400)
+        except DamagedRange as damage:
+            offset = damage.next_offset
+            continue
+        found += [record.offset for record in decode(joined(result))]
+        offset = result.next_offset
+    return found
+
+
+def synced_world(count: int = 20, config: LogConfig = PLAIN) -> tuple[World, list[bytes]]:
+    world = World()
+    log = world.log(config=config)
+    written = fill(log, count)
+    assert world.sync(log) is None
+    return world, written
+
+
+@pytest.mark.parametrize("at", [3, 9, 13, 16, 18, 30, 100, SIZE - 1])
+@pytest.mark.parametrize("number", [0, 7, 19])
+def test_one_flipped_bit_below_the_mark_costs_one_batch(number, at):
+    world, _ = synced_world()
+    size = len(world.disk.contents(path(world)))
+    world.crash()
+    world.disk.flip_bit(path(world), position(number) + at, 5)
+    log = world.log(config=PLAIN)
+    assert log.written_offset == 20, "proven offsets are never given out again"
+    if at == 13:  # the leader epoch: the one field that nothing covers
+        assert surviving(log) == list(range(20))
+        return
+    assert "log.damage" in world.kinds()
+    assert surviving(log) == [n for n in range(20) if n != number]
+    assert len(world.disk.contents(path(world))) == size, "nothing was cut"
+    with pytest.raises(DamagedRange) as caught:
+        read_now(log, number)
+    assert caught.value.next_offset == number + 1
+
+
+def test_the_log_goes_on_after_damage_and_the_hole_is_remembered():
+    world, _ = synced_world()
+    world.crash()
+    world.disk.flip_bit(path(world), position(19) + 100)
+    log = world.log(config=PLAIN)
+    append(log, batch())
+    assert [segment.base for segment in log.segments] == [0, 20], "nothing true follows: a fresh segment"
+    assert world.sync(log) is None
+    told = json.loads(world.disk.contents(path(world, 0, ".damage")))
+    assert [(hole["offset"], hole["next_offset"]) for hole in told] == [(19, 20)]
+    for _ in range(2):
+        world.power_loss("none")
+        world.events.clear()
+        log = world.log(config=PLAIN)
+        assert surviving(log) == [*range(19), 20]
+    assert not world.events, "what is known is not news"
+
+
+def test_damage_is_found_again_when_everything_that_knew_of_it_is_gone():
+    world, _ = synced_world()
+    world.crash()
+    world.disk.flip_bit(path(world), position(5) + 100)
+    log = world.log(config=PLAIN)
+    append(log, batch())
+    assert world.sync(log) is None
+    world.crash()
+    world.files.remove(f"{world.folder()}/{SNAPSHOT}")
+    world.files.remove(path(world, 0, ".damage"))
+    log = world.log(config=PLAIN)
+    assert surviving(log) == [n for n in range(21) if n != 5]
+
+
+def test_damage_in_a_sealed_segment_is_found_by_the_reader():
+    world, _ = synced_world(40, SMALL)
+    world.stop()
+    base = world.log_segments[2] if hasattr(world, "log_segments") else 8
+    world.disk.flip_bit(path(world, base), position(1) + 100)
+    world.start()
+    log = world.log(config=SMALL)
+    assert "log.damage" not in world.kinds(), "opening does not read sealed segments"
+    assert surviving(log) == [n for n in range(40) if n != base + 1]
+    assert world.kinds() == ["log.damage"]
+    world.restart()
+    world.events.clear()
+    assert surviving(world.log(config=SMALL)) == [n for n in range(40) if n != base + 1]
+    assert not world.events
+
+
+def test_a_missing_segment_is_a_hole():
+    world, _ = synced_world(40, SMALL)
+    world.background.drain()
+    world.crash()
+    world.files.remove(path(world, 8))
+    log = world.log(config=SMALL)
+    assert "log.damage" in world.kinds()
+    assert surviving(log) == [n for n in range(40) if n not in range(8, 12)]
+
+
+def test_a_sealed_segment_that_vanishes_while_the_log_is_open_is_a_hole():
+    world, _ = synced_world(40, SMALL)
+    world.restart()
+    log = world.log(config=SMALL)
+    world.files.remove(path(world, 8))
+    assert surviving(log) == [n for n in range(40) if n not in range(8, 12)]
+
+
+@pytest.mark.parametrize("left", [0, 100, 256, 300, 1000])
+def test_a_segment_shorter_than_its_mark_is_a_hole_to_the_mark(left):
+    world, _ = synced_world()
+    world.crash()
+    world.disk.tear(path(world), left)
+    log = world.log(config=PLAIN)
+    whole = max(0, (left - SEGMENT_HEADER_BYTES) // SIZE)
+    assert log.written_offset == 20
+    assert surviving(log) == list(range(whole))
+    append(log, batch())
+    assert surviving(log) == [*range(whole), 20]
+    assert world.sync(log) is None
+    world.power_loss("none")
+    assert surviving(world.log(config=PLAIN)) == [*range(whole), 20]
+
+
+def test_all_files_gone_is_a_hole_to_the_mark():
+    world, _ = synced_world()
+    world.crash()
+    for name in world.files.list(world.folder()):
+        world.files.remove(f"{world.folder()}/{name}")
+    log = world.log(config=PLAIN)
+    assert (log.start_offset, log.written_offset) == (0, 20)
+    append(log, batch())
+    assert surviving(log) == [20]
+
+
+def test_a_torn_tail_beyond_the_mark_is_cut_and_reported():
+    world, written = synced_world()
+    log = world.store.services.logs[world.folder()]
+    fill(log, 3)
+    world.crash()
+    world.disk.tear(path(world), position(21) + 50)
+    log = world.log(config=PLAIN)
+    assert world.kinds() == ["log.torn"]
+    assert world.events[0][1]["bytes"] == 50
+    assert log.written_offset == 21
+    assert read_all(log).startswith(b"".join(written))
+    append(log, batch())
+    assert surviving(log) == list(range(22))
+
+
+def test_a_damaged_snapshot_costs_a_walk_and_nothing_else():
+    world, written = synced_world(40, SMALL)
+    world.restart()
+    log = world.log(config=SMALL)
+    log.snapshot()
+    world.background.drain()
+    log.delete_records(10)
+    world.background.drain()
+    world.crash()
+    world.disk.flip_bit(f"{world.folder()}/{SNAPSHOT}", 40)
+    log = world.log(config=SMALL)
+    assert "log.damage" not in world.kinds()
+    assert log.written_offset == 40
+    assert log.start_offset == 8, "the segment's start: where within it the log began is what the snapshot knew"
+    assert read_all(log) == b"".join(written[8:])
+
+
+def test_a_damaged_snapshot_together_with_damage_cuts_nothing_but_the_last_segment():
+    world, _ = synced_world(40, SMALL)
+    world.restart()
+    world.log(config=SMALL)
+    world.crash()
+    world.disk.flip_bit(f"{world.folder()}/{SNAPSHOT}", 40)
+    world.disk.flip_bit("/data/synced", 60)
+    world.disk.flip_bit(path(world, 8), position(1) + 100)
+    world.start() if False else None
+    world.crash()
+    log = world.log(config=SMALL)
+    assert surviving(log) == [n for n in range(40) if n != 9]
+
+
+@pytest.mark.parametrize("how", ["missing", "flipped", "empty"])
+def test_an_index_that_is_lost_or_damaged_is_built_anew(how):
+    world, written = synced_world(40, SMALL)
+    world.restart()
+    for base in (0, 4, 8):
+        name = path(world, base, ".index")
+        assert world.files.exists(name)
+        if how == "missing":
+            world.files.remove(name)
+        elif how == "flipped":
+            world.disk.flip_bit(name, 30)
+        else:
+            world.disk.tear(name, 0)
+    log = world.log(config=SMALL)
+    assert read_all(log) == b"".join(written)
+    assert not world.events
+
+
+def test_an_index_that_lies_is_not_believed():
+    world, written = synced_world(40, SMALL)
+    world.restart()
+    log = world.log(config=SMALL)
+    assert read_now(log, 9).size
+    index = log.segments[2].index
+    assert index is not None
+    index.positions[1] += 7
+    assert joined(read_now(log, 10, 1)) == written[10]
+    index = log.segments[2].index
+    assert index is not None
+    index.offsets[1] -= 1
+    assert joined(read_now(log, 9, 1)) == written[9]
+    assert joined(read_now(log, 11, 1)) == written[11]
+    assert not world.events
+
+
+def test_a_disk_that_does_not_read_fails_the_read_and_not_the_log():
+    world, written = synced_world(40, SMALL)
+    world.restart()
+    log = world.log(config=SMALL)
+    world.disk.fail_reads(3, path(world, 4))
+    with pytest.raises(StorageFailed):
+        read_now(log, 5)
+    world.disk.fail_reads(0)
+    world.disk._failing["read"].clear()
+    assert read_all(log) == b"".join(written)
+
+
+def test_a_failed_sync_fails_the_log_until_it_is_opened_anew():
+    world = World()
+    log = world.log(config=PLAIN)
+    fill(log, 3)
+    assert world.sync(log) is None
+    written = fill(log, 2)
+    told: list[HeadraceError | None] = []
+    log.when_synced(4, told.append)
+    log.when_synced(5, told.append)
+    world.disk.fail_syncs(1, world.folder())
+    syncs = sum(line.startswith("sync") for line in world.disk.trace)
+    world.background.drain()
+    assert [type(error) for error in told] == [StorageFailed, StorageFailed]
+    assert sum(line.startswith("sync") for line in world.disk.trace) == syncs + 1, "never tried again"
+    for refused in (lambda: append(log, batch()), lambda: log.read(0, 100)):
+        with pytest.raises(StorageFailed):
+            refused()
+    log.when_synced(5, told.append)
+    assert isinstance(told[-1], StorageFailed)
+    log.when_synced(3, told.append)
+    assert told[-1] is None, "what was synced before still is"
+    log = world.log(config=PLAIN)
+    assert log.synced_offset == 5
+    world.power_loss("none")
+    log = world.log(config=PLAIN)
+    assert read_all(log).endswith(b"".join(written)), "opening wrote it again, so the disk has it now"
+
+
+def test_a_failed_sync_of_one_log_leaves_the_others_alone():
+    world = World()
+    logs = [world.log(name) for name in "abc"]
+    told: dict[str, HeadraceError | None] = {}
+    for name, log in zip("abc", logs, strict=True):
+        fill(log, 1)
+        log.when_synced(1, lambda error, n=name: told.update({n: error}))
+    world.disk.fail_syncs(1, "/b/")
+    world.background.drain()
+    assert [told[name] is None for name in "abc"] == [True, False, True]
+
+
+def test_a_write_that_fails_for_other_reasons_fails_the_log():
+    world = World()
+    log = world.log(config=PLAIN)
+    written = fill(log, 2)
+    world.disk.fail_writes(1, world.folder())
+    with pytest.raises(StorageFailed):
+        append(log, batch())
+    with pytest.raises(StorageFailed):
+        append(log, batch())
+    log = world.log(config=PLAIN)
+    assert read_all(log) == b"".join(written)

@@ -1,0 +1,68 @@
+"""A real node in the simulated world."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from headrace.testing import simulation
+from headrace.testing.faults import KINDS
+from headrace.testing.machine import SimulatedMachine
+from headrace.testing.simulation import Options, run
+
+COMMAND = [sys.executable, "-m", "headrace.testing.simulation", "--duration-s", "2"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_node_keeps_its_promises_whatever_happens(seed):
+    result = run(seed, SimulatedMachine)
+    assert result.acknowledged > 10
+
+
+@pytest.mark.parametrize("kind", sorted(set(KINDS)))
+def test_a_node_keeps_its_promises_under_each_fault_alone(kind):
+    for seed in (1, 2):
+        run(seed, SimulatedMachine, Options(kinds=kind, duration_s=2.0))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_node_keeps_its_promises_for_a_thousand_seeds():
+    for seed in range(10_000, 11_000):
+        run(seed, SimulatedMachine)
+
+
+def test_without_faults_everything_is_acknowledged_and_read():
+    result = run(1, SimulatedMachine, Options(most_faults=0, duration_s=2.0))
+    assert result.batches and result.reads and not result.faults
+
+
+def test_the_same_seed_twice_gives_the_identical_trace_and_another_seed_another():
+    options = Options(duration_s=2.0)
+    first, again, other = (run(seed, SimulatedMachine, options) for seed in (1, 1, 2))
+    assert first == again
+    assert first.trace_hash != other.trace_hash
+
+
+def test_two_interpreters_with_different_hash_seeds_give_the_identical_trace():
+    def output(hash_seed):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [*COMMAND, "--seed", "11", "--count", "3"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    one, other = output("1"), output("2")
+    assert one == other
+    assert one.count("trace ") == 3
+
+
+def test_the_command_shows_a_failing_seed_and_how_to_replay_it(monkeypatch, capsys):
+    def breaks(self):
+        raise simulation.Violation("a promise was broken")
+
+    monkeypatch.setattr(simulation.Simulation, "_audit", breaks)
+    monkeypatch.setattr(sys, "argv", ["simulation", "--seed", "5", "--duration-s", "1", "--trace", "3"])
+    assert simulation.main() == 1
+    shown = capsys.readouterr()
+    assert "replay: python -m headrace.testing.simulation --seed 5 --duration-s 1.0" in shown.err
+    assert len(shown.out.splitlines()) == 3
