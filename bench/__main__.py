@@ -79,7 +79,7 @@ def one_round(chosen: argparse.Namespace, number: int, servers: list[Server], re
     for part in chosen.only:
         if part == "produce_all":
             results.sync_p50_ms.append(workloads.sync_p50_ms(servers[0].folder))
-        for server in servers:
+        for server in servers if number % 2 == 0 else reversed(servers):
             say(f"round {number + 1} of {chosen.rounds}: {part}, {server.name}")
             if part in WORKLOADS:
                 results.add(server.name, WORKLOADS[part](server, scale))

@@ -76,7 +76,8 @@ def fresh_topic(server: Server, partitions: int = 1) -> Iterator[str]:
 
 
 def wait_until_quiet(server: Server) -> None:
-    """Until the server has finished what earlier work left behind (deleted topics, compilers, collectors)."""
+    """Until server and disk have finished what earlier work left behind: deleted topics, dirty pages, compilers."""
+    os.sync()
     for _ in range(QUIET_TRIES):
         cpu = server.cpu_s()
         time.sleep(QUIET_SAMPLE_S)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from headrace.ports import Buffer
 from headrace.records import codec
@@ -32,7 +33,7 @@ from headrace.wire.kafka.produce import PartitionResult
 MIB = 1 << 20
 ANSWER_LIMIT_S = 20.0  # far more than any answer needs; the machine may be busy
 PRODUCE_VERSION, FETCH_VERSION = 9, 12  # the newest that name topics by name
-CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 4, 3
+CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION, METADATA_VERSION = 4, 3, 12
 NO_SESSION = (0, -1)
 
 
@@ -142,6 +143,15 @@ class Wire:
             name=name, num_partitions=partitions, replication_factor=1, assignments=(), configs=settings
         )
         self._checked(self.ask(schema.CreateTopicsRequest(topics=(topic,))).topics[0])
+
+    def topic_id(self, name: str) -> UUID:
+        schema = messages.schema("request", header.METADATA, METADATA_VERSION)
+        asked = schema.MetadataRequestTopic(topic_id=None, name=name)
+        request = schema.MetadataRequest(
+            topics=(asked,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        )
+        found: UUID = self.ask(request).topics[0].topic_id
+        return found
 
     def delete_topic(self, name: str) -> None:
         schema = messages.schema("request", header.DELETE_TOPICS, DELETE_TOPICS_VERSION)

@@ -13,6 +13,7 @@ mod errors;
 mod header;
 mod record;
 mod records;
+mod room;
 mod rows;
 mod tuple;
 mod varint;
@@ -21,7 +22,7 @@ mod writer;
 use pyo3::prelude::*;
 
 /// Raised when a kernel's signature or meaning changes; the program uses only the version that it was written for.
-const API_VERSION: u32 = 1;
+const API_VERSION: u32 = 2;
 
 #[pymodule]
 mod headrace_native {
@@ -37,6 +38,8 @@ mod headrace_native {
     use super::columns::decode_columns;
     #[pymodule_export]
     use super::records::{decode_records, encode_records};
+    #[pymodule_export]
+    use super::room::room;
     #[pymodule_export]
     use super::rows::encode_columns;
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from headrace.doors.kafka import registry
@@ -66,17 +66,6 @@ def odd(key: int, version: int) -> bytes:
     frames = [messages.encode_request(entity, 1, "odd")[4:] for entity in entities]
     usual = [frame for frame in frames if len(frame) in USUAL_BYTES]
     return max(usual, key=len) if usual else min(frames, key=len)
-
-
-def topic_id_of(wire: Wire, topic: str) -> UUID:
-    schema = messages.schema("request", header.METADATA, 12)
-    asked = schema.MetadataRequestTopic(topic_id=None, name=topic)
-    request = schema.MetadataRequest(
-        topics=(asked,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
-    answer: Any = wire.ask(request)
-    found: UUID = answer.topics[0].topic_id
-    return found
 
 
 def endure(wire: Wire, frame: bytes) -> bool:

@@ -23,7 +23,7 @@ FLIPS = 40  # of each request: enough to meet each of its fields
 def samples(node: ServedBroker) -> list[requests.Sample]:
     with Wire(node.address) as wire:
         wire.create_topic(TOPIC)
-        return list(requests.samples(TOPIC, requests.topic_id_of(wire, TOPIC)))
+        return list(requests.samples(TOPIC, wire.topic_id(TOPIC)))
 
 
 class Connections:

@@ -124,7 +124,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.log(name).broken:
             self.reopen(name)
         else:
-            self.world.disk._failing["sync"].clear()
+            self.world.disk.mend()
 
     @rule(free_bytes=st.integers(0, 3000))
     def fill(self, free_bytes: int) -> None:

@@ -90,6 +90,4 @@ def test_nothing_is_required_that_the_package_never_imports() -> None:
     source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     for line in PROJECT["project"]["dependencies"]:
         module = re.split(r"[<>=;\[ ]", line)[0].lower().replace("-", "_")
-        assert re.search(rf"^\s*(?:import|from) {module}\b", source, re.MULTILINE), (
-            f"{module} is never imported"
-        )
+        assert re.search(rf"^\s*(?:import|from) {module}\b", source, re.MULTILINE), f"{module} is never imported"

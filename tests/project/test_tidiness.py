@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_FILE = 400  # lines; a longer one has a second noun in it
+LONGEST_TEST = 500  # a file of tests is a list, and reads as one
 LONGEST_FUNCTION = 60  # lines; a function fits a screen
 REGISTRIES = "pypi|maven|npmjs|crates|golang|debian|pythonhosted|jfrog|artifactory|nexus"
 REGISTRY = re.compile(rf"\b[a-z0-9.-]*(?:{REGISTRIES})[a-z0-9.-]*\.(?:org|io|com|net)\b", re.IGNORECASE)
@@ -68,7 +69,8 @@ def test_every_module_says_at_its_head_what_it_is() -> None:
 def test_no_file_is_so_long_that_it_must_hold_two_nouns() -> None:
     code = [path for path in files() if path.suffix in {".py", ".rs"}]
     lengths = {where(path): len(path.read_text().splitlines()) for path in code}
-    assert not {name: length for name, length in lengths.items() if length > LONGEST_FILE}
+    limits = {name: LONGEST_TEST if name.startswith("tests/") else LONGEST_FILE for name in lengths}
+    assert not {name: length for name, length in lengths.items() if length > limits[name]}
 
 
 def test_every_function_fits_a_screen() -> None:
@@ -89,7 +91,7 @@ def test_names_of_tests_are_sentences() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
-        and node.name.count("_") < 3
+        and node.name.count("_") < 2
     ]
     assert not short
 

@@ -78,3 +78,16 @@ def test_the_two_have_the_same_kernels_with_the_same_parameters() -> None:
         ours, theirs = (inspect.signature(getattr(module, name)).parameters for module in (twin, native))
         assert list(ours) == list(theirs), name
         assert [p.default for p in ours.values()] == [p.default for p in theirs.values()], name
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 1 << 20])
+def test_room_is_a_bytearray_of_that_size_that_can_be_filled(size: int) -> None:
+    made = kernel.room(size)
+    assert type(made) is bytearray
+    made[:] = b"x" * size
+    assert made == b"x" * size
+
+
+def test_room_of_a_negative_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="negative count"):
+        kernel.room(-1)

@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 
 from headrace.ports import Buffer
+from headrace.records.kernel import room
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _WOULD_WAIT = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -41,7 +42,7 @@ class OsFiles:
     def pread_nowait(self, handle: int, size: int, position: int) -> Buffer | None:
         if not _NOWAIT:
             return None
-        buffer = bytearray(size)
+        buffer = room(size)
         try:
             count = os.preadv(handle, (buffer,), position, _NOWAIT)
         except OSError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-API_VERSION = 1  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
+API_VERSION = 2  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
 
 
 def _why_not() -> str:
@@ -37,6 +37,7 @@ if TYPE_CHECKING or not NATIVE:
         decode_records,
         encode_columns,
         encode_records,
+        room,
         scan,
         stamp_append_time,
         validate,
@@ -49,6 +50,7 @@ else:
         decode_records,
         encode_columns,
         encode_records,
+        room,
         scan,
         stamp_append_time,
         validate,
@@ -64,6 +66,7 @@ __all__ = [
     "decode_records",
     "encode_columns",
     "encode_records",
+    "room",
     "scan",
     "stamp_append_time",
     "validate",

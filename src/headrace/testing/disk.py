@@ -152,6 +152,11 @@ class SimulatedDisk:
     def fail_writes(self, count: int = 1, path: str = "") -> None:
         self._failing["write"].append((path, count))
 
+    def mend(self) -> None:
+        """What was to fail will not."""
+        for faults in self._failing.values():
+            faults.clear()
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """On the platter and, as after a restart, in memory."""
         file = self._file(path)
@@ -330,8 +335,7 @@ class SimulatedDisk:
         self.is_off, self._stop_at = False, -1
         self._handles.clear()
         self._locks.clear()
-        for faults in self._failing.values():
-            faults.clear()
+        self.mend()
 
     def _lose(self, directory: _Directory, keep: Keep, seen: set[int]) -> None:
         directory.entries = dict(directory.durable)

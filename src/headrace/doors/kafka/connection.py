@@ -22,6 +22,7 @@ from headrace.doors.kafka.api import fetch, produce
 from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.limits import JOINED_BYTES, OWN_FRAME_BYTES, WRITE_HIGH_WATER_BYTES
 from headrace.ports import Buffer
+from headrace.records.kernel import room
 from headrace.wire.kafka import frame
 from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.header import FETCH, PRODUCE, RequestHeader, read_header
@@ -184,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
             return
         if self._filled < size:
-            grown = bytearray(size)
+            grown = room(size)  # of which only what was received is ever looked at
             grown[: self._filled] = self._frame
             self._frame = grown
 

@@ -5,6 +5,8 @@ from headrace.records.twin.checksum import crc32c
 from headrace.records.twin.columns import decode_columns, encode_columns
 from headrace.records.twin.records import decode_records, encode_records
 
+room = bytearray  # of zeros here; the native one leaves out writing them
+
 __all__ = [
     "crc32c",
     "cut",
@@ -12,6 +14,7 @@ __all__ = [
     "decode_records",
     "encode_columns",
     "encode_records",
+    "room",
     "scan",
     "stamp_append_time",
     "validate",

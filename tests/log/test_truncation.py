@@ -1,0 +1,102 @@
+"""Cutting the end off, as a follower does."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.log.config import LogConfig
+from headrace.records.batch import read_header
+from headrace.records.codec import Producer
+from headrace.testing.disk import PowerLoss
+from tests.log.kit import START_MS, World, append, batch, fill, read_all, read_now
+
+SMALL = LogConfig(segment_bytes=1024, index_interval_bytes=300, tail_bytes=500)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4, 10, 19, 20])
+def test_what_is_cut_off_is_gone_and_the_log_goes_on(offset):
+    world = World()
+    log = world.log(config=SMALL)
+    written = fill(log, 20)
+    told: list[HeadraceError | None] = []
+    log.truncate(offset, told.append)
+    world.background.drain()
+    assert told == [None]
+    assert log.written_offset == log.end_offset == offset
+    assert read_all(log) == b"".join(written[:offset])
+    more = fill(log, 3)
+    assert world.sync(log) is None
+    world.power_loss("none")
+    log = world.log(config=SMALL)
+    assert log.written_offset == offset + 3
+    assert read_all(log) == b"".join(written[:offset] + more)
+    assert "log.damage" not in world.kinds()
+
+
+def test_an_offset_within_a_batch_cuts_the_whole_batch():
+    world = World()
+    log = world.log(config=SMALL)
+    for _ in range(3):
+        append(log, batch(count=4))
+    log.truncate(6)
+    assert log.written_offset == 4
+
+
+def test_epochs_and_producers_are_taken_back():
+    world = World()
+    log = world.log(config=SMALL)
+    batches = [batch(producer=Producer(1, 0, n)) for n in range(6)]
+    for number, data in enumerate(batches):
+        append(log, data, epoch=number)
+    log.truncate(4)
+    assert log.epochs.entries() == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert log.stage(bytearray(batches[3]), read_header(batches[3]), START_MS, 6).duplicate
+    assert not log.stage(bytearray(batches[4]), read_header(batches[4]), START_MS, 6).duplicate
+
+
+def test_an_old_mark_proves_nothing_about_a_log_that_was_cut():
+    world = World()
+    log = world.log(config=SMALL)
+    fill(log, 20)
+    assert world.sync(log) is None
+    log.truncate(5)
+    fill(log, 2)
+    world.power_loss("none")
+    log = world.log(config=SMALL)
+    assert log.written_offset == 5, "the mark of twenty is from before the cut"
+    assert "log.damage" not in world.kinds()
+
+
+def test_power_loss_at_any_moment_of_a_cut_leaves_the_old_or_the_new_end():
+    for change in range(1, 60):
+        for keep in ("none", "all", "some"):
+            world = World()
+            log = world.log(config=SMALL)
+            written = fill(log, 20)
+            assert world.sync(log) is None
+            world.disk.stop_at(world.disk.changes + change)
+            try:
+                log.truncate(6)
+                world.disk.stop_at(-1)
+            except PowerLoss:
+                pass
+            world.power_loss(keep)
+            log = world.log(config=SMALL)
+            assert log.written_offset in (6, 20)
+            assert read_all(log) == b"".join(written[: log.written_offset])
+            assert "log.damage" not in world.kinds(), world.events
+
+
+def test_a_cut_waits_for_the_round_that_is_on_its_way():
+    world = World()
+    log = world.log(config=SMALL)
+    fill(log, 3)
+    told: list[object] = []
+    log.when_synced(3, lambda error: told.append(("synced", error)))
+    log.truncate(1, lambda error: told.append(("cut", error)))
+    assert log.written_offset == 3
+    world.background.drain()
+    assert told == [("synced", None), ("cut", None)] or told == [("cut", None), ("synced", None)]
+    assert log.written_offset == 1
+    assert read_now(log, 0).next_offset == 1
