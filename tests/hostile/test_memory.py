@@ -75,7 +75,7 @@ def test_requests_that_are_sent_for_real_share_a_budget_and_all_are_served(node:
             wires = [stack.enter_context(Wire(node.address)) for _ in range(clients)]
             for wire in wires:
                 wire.socket.setblocking(False)
-            head = header.request_header(header.METADATA, 1, 1, "x")
+            head = header.request_header(header.LIST_OFFSETS, 1, 1, "x")
             left = {wire: memoryview(struct.pack(">i", size) + head + bytes(size - len(head))) for wire in wires}
             deadline = time.monotonic() + 60
             while left and time.monotonic() < deadline:
@@ -87,7 +87,7 @@ def test_requests_that_are_sent_for_real_share_a_budget_and_all_are_served(node:
                     if not left[wire]:
                         del left[wire]
             assert not left, "a request was never read to its end"
-            for wire in wires:  # a Metadata request of nothing but zeros is none
+            for wire in wires:  # a request of nothing but zeros is none
                 wire.socket.setblocking(True)
                 assert wire.is_closed()
         other.assert_undisturbed()

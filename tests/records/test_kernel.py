@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.records import kernel
 from tests.records.kernels import native
 
 needs_native = pytest.mark.skipif(native is None, reason="the native kernels are not built here")

@@ -49,7 +49,7 @@ class Partition:
         self.log: AnyLog | None = None
         self.error: HeadraceError | None = None
         self.dirty = False
-        self._opening: Promise[None] | None = None
+        self._opening: list[Promise[None]] = []  # one for each who waits: who gives up takes nobody along
         self._waiters: dict[Waiter, None] = {}
 
     def __repr__(self) -> str:
@@ -78,28 +78,30 @@ class Partition:
         if self.log is None:
             if self.error is not None:
                 raise self.error
-            opening = self._opening
-            if opening is None:
-                opening = self._opening = self._broker.new_promise()
+            opening: Promise[None] = self._broker.new_promise()
+            self._opening.append(opening)
+            if len(self._opening) == 1:
                 self._broker.open_log(self, self._opened)
             await opening
         return self
 
     def _opened(self, log: AnyLog | None, error: BaseException | None) -> None:
-        opening, self._opening = self._opening, None
-        assert opening is not None
+        waiting = [opening for opening in self._opening if not opening.done()]
+        self._opening = []
         if log is not None and self.error is not None:  # deleted meanwhile
             log.close()
             error = self.error
         if error is not None or log is None:
             if not isinstance(error, HeadraceError):
                 error = StorageFailed(f"{self.topic.name}/{self.index} cannot be opened: {error}")
-            opening.set_exception(error)
+            for opening in waiting:
+                opening.set_exception(error)
             return
         log.epochs.begin(self.leader_epoch)
         log.on_append = self.wake
         self.log = log
-        opening.set_result(None)
+        for opening in waiting:
+            opening.set_result(None)
 
     def recover(self) -> None:
         """The log has failed. Whoever comes next opens it anew, and that is its recovery."""

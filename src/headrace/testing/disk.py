@@ -157,6 +157,11 @@ class SimulatedDisk:
         for faults in self._failing.values():
             faults.clear()
 
+    def mend(self) -> None:
+        """Whatever was to fail and has not yet will not."""
+        for faults in self._failing.values():
+            faults.clear()
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """On the platter and, as after a restart, in memory."""
         file = self._file(path)
