@@ -48,9 +48,7 @@ def story(broker: ServedBroker) -> int:
         "linger.ms": 2,
     }
     producer = Producer(settings | {"reconnect.backoff.max.ms": 100, "log_level": 0})
-    say(
-        f"confluent-kafka {confluent_kafka.__version__} sends {BEFORE + DURING:,} records, idempotent, acks=all"
-    )
+    say(f"confluent-kafka {confluent_kafka.__version__} sends {BEFORE + DURING:,} records, idempotent, acks=all")
     for number in range(BEFORE):
         producer.produce(TOPIC, b"order %d" % number, on_delivery=delivered)
     while len(acknowledged) < BEFORE // 2:

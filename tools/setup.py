@@ -33,9 +33,7 @@ NATIVE_PARTS = ("Cargo.toml", "pyproject.toml", "build.rs", "rust-toolchain.toml
 
 def main() -> int:
     if sys.version_info < OLDEST_PYTHON:
-        print(
-            f"Python {'.'.join(map(str, OLDEST_PYTHON))} or newer is needed, this is {sys.version.split()[0]}"
-        )
+        print(f"Python {'.'.join(map(str, OLDEST_PYTHON))} or newer is needed, this is {sys.version.split()[0]}")
         return 1
     with open(ROOT / ".setup.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

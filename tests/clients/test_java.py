@@ -75,9 +75,7 @@ def test_big_messages_come_back(jars: Path, address: str, topic: str) -> None:
     assert len(consume(jars, address, topic, 20)) == 20 * 900_001
 
 
-def test_what_the_console_producer_sends_comes_back_with_keys_and_headers(
-    jars: Path, address: str, topic: str
-) -> None:
+def test_what_the_console_producer_sends_comes_back_with_keys_and_headers(jars: Path, address: str, topic: str) -> None:
     parse = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
     given = b"".join(b"a:1,b:2\tkey-%d\tvalue-%d\n" % (number, number) for number in range(100))
     run(jars, PRODUCER, "--bootstrap-server", address, "--topic", topic, *parse, given=given)

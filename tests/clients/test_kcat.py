@@ -1,4 +1,4 @@
-"""kcat, the program as distributions ship it: an older librdkafka, which judges a broker by other signs than the newest does."""
+"""kcat as distributions ship it, with an older librdkafka: it judges a broker by other signs than the newest."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from headrace.log.files import OsFiles
 from headrace.node.node import Node
 from headrace.node.real import RealClock, Threads
 from headrace.node.settings import Address, Settings
-from headrace.ports import Buffer
+from headrace.ports import Buffer, Files
 from headrace.records import codec
 from headrace.records.record import Record
 from headrace.wire.kafka import header, messages, produce, produce_client
@@ -59,12 +59,12 @@ class Asker:
 
 
 @asynccontextmanager
-async def asking(folder: Path, **broker: Any) -> AsyncIterator[Asker]:
+async def asking(folder: Path, files: Files | None = None, **broker: Any) -> AsyncIterator[Asker]:
     threads = Threads(asyncio.get_running_loop())
     settings = Settings(str(folder / "data"), kafka=Address("127.0.0.1", 0), broker=BrokerSettings(**broker))
     node = Node(
         settings,
-        files=OsFiles(),
+        files=files or OsFiles(),
         clock=RealClock(),
         background=threads,
         chance=random.Random(7),

@@ -1,7 +1,7 @@
 """A hundred gibibytes of records that a disk hardly notices: true batches of zeros, in files that are mostly holes.
 
-Every batch is whole and its checksum right, so the log may read any of it; all are the same batch but for their offsets, which lie
-outside of the checksum.
+Every batch is whole and its checksum right, so the log may read any of it; all are the same batch but for their
+offsets, which lie outside of the checksum.
 """
 
 from __future__ import annotations

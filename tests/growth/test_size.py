@@ -9,7 +9,6 @@ import pytest
 
 from headrace.broker.topic import folder_name
 from headrace.records import codec
-from headrace.testing.served import ServedBroker
 from tests.growth.sparse import BATCH_BYTES, BATCHES, TIME_MS, SparseLog
 from tests.support import MIB, Wire, rss_bytes, serving
 

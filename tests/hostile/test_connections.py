@@ -175,16 +175,20 @@ def test_a_long_poll_is_not_mistaken_for_a_stalled_request(tmp_path: Path) -> No
 
 
 def test_an_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> None:
-    with serving(tmp_path, "--idle-ms", "1500") as node:
-        with Wire(node.address) as idle, Wire(node.address) as busy, Wire(node.address) as polling:
-            busy.create_topic("idle")
-            idle.ping()
-            asked = polling.send_fetch("idle", {0: 0}, max_wait_ms=5000)
-            for _ in range(8):
-                time.sleep(0.5)
-                busy.ping()
-            assert idle.is_closed(0.1)
-            assert polling.receive_fetched()[0] == asked, "who waits for us is not idle"
+    with (
+        serving(tmp_path, "--idle-ms", "1500") as node,
+        Wire(node.address) as idle,
+        Wire(node.address) as busy,
+        Wire(node.address) as polling,
+    ):
+        busy.create_topic("idle")
+        idle.ping()
+        asked = polling.send_fetch("idle", {0: 0}, max_wait_ms=5000)
+        for _ in range(8):
+            time.sleep(0.5)
+            busy.ping()
+        assert idle.is_closed(0.1)
+        assert polling.receive_fetched()[0] == asked, "who waits for us is not idle"
 
 
 def test_past_the_limit_a_connection_is_closed_at_once_and_those_before_it_are_served(tmp_path: Path) -> None:

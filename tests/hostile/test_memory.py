@@ -15,6 +15,7 @@ import pytest
 
 from headrace.testing.served import ServedBroker
 from headrace.wire.kafka import fetch_client, header
+from headrace.wire.kafka.primitives import array, string
 from tests.hostile.conftest import REQUEST_MEMORY_BYTES, UNSENT_BYTES
 from tests.support import (
     FETCH_VERSION,
@@ -46,24 +47,32 @@ def old_topic(node: ServedBroker) -> str:
 
 
 def test_claims_of_a_hundred_mebibytes_that_are_never_sent_cost_nothing(node: ServedBroker) -> None:
-    with no_leak(node.pid, node.address), Bystander(node.address, MIB - 1000) as other, Peak(node.pid) as peak:
-        with contextlib.ExitStack() as stack:
-            for _ in range(200):
-                wire = stack.enter_context(Wire(node.address))
-                wire.send(struct.pack(">i", 100 * MIB) + bytes(1000))
-            time.sleep(1)
-            other.assert_undisturbed()
+    with (
+        no_leak(node.pid, node.address),
+        Bystander(node.address, MIB - 1000) as other,
+        Peak(node.pid) as peak,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(200):
+            wire = stack.enter_context(Wire(node.address))
+            wire.send(struct.pack(">i", 100 * MIB) + bytes(1000))
+        time.sleep(1)
+        other.assert_undisturbed()
     assert peak.grown_bytes < BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
 
 
 def test_many_claims_of_a_usual_megabyte_leave_room_for_those_who_send_one(node: ServedBroker) -> None:
-    with no_leak(node.pid, node.address), Bystander(node.address, MIB - 1000) as other, Peak(node.pid) as peak:
-        with contextlib.ExitStack() as stack:
-            for _ in range(500):
-                wire = stack.enter_context(Wire(node.address))
-                wire.send(struct.pack(">i", MIB) + bytes(20_000))
-            time.sleep(1)
-            other.assert_undisturbed()
+    with (
+        no_leak(node.pid, node.address),
+        Bystander(node.address, MIB - 1000) as other,
+        Peak(node.pid) as peak,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(500):
+            wire = stack.enter_context(Wire(node.address))
+            wire.send(struct.pack(">i", MIB) + bytes(20_000))
+        time.sleep(1)
+        other.assert_undisturbed()
     assert peak.grown_bytes < REQUEST_MEMORY_BYTES + BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
 
 
@@ -108,16 +117,20 @@ def test_a_request_of_a_hundred_mebibytes_of_names_is_refused_quickly(node: Serv
 
 def test_slow_writers_hold_little_and_nobody_up(node: ServedBroker) -> None:
     """A byte now and then, of a request that claims to be large."""
-    with no_leak(node.pid, node.address), Bystander(node.address, MIB - 1000) as other, Peak(node.pid) as peak:
-        with contextlib.ExitStack() as stack:
-            wires = [stack.enter_context(Wire(node.address)) for _ in range(300)]
+    with (
+        no_leak(node.pid, node.address),
+        Bystander(node.address, MIB - 1000) as other,
+        Peak(node.pid) as peak,
+        contextlib.ExitStack() as stack,
+    ):
+        wires = [stack.enter_context(Wire(node.address)) for _ in range(300)]
+        for wire in wires:
+            wire.send(struct.pack(">i", 90 * MIB) + bytes(100))
+        for _ in range(5):
+            time.sleep(0.4)
             for wire in wires:
-                wire.send(struct.pack(">i", 90 * MIB) + bytes(100))
-            for _ in range(5):
-                time.sleep(0.4)
-                for wire in wires:
-                    wire.send(b"\0")
-            other.assert_undisturbed()
+                wire.send(b"\0")
+        other.assert_undisturbed()
     assert peak.grown_bytes < BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
 
 
@@ -157,11 +170,15 @@ def test_readers_that_never_read_are_closed_when_their_memory_is_needed(node: Se
 
 def test_a_thousand_large_fetches_in_one_write_are_made_one_after_the_other(node: ServedBroker, old_topic: str) -> None:
     one = fetch_client.encode_request(FETCH_VERSION, 1, "x", fetch_request(old_topic, {0: 0}))
-    with no_leak(node.pid, node.address), Bystander(node.address) as other, Peak(node.pid) as peak:
-        with Wire(node.address, receive_bytes=4096) as wire:
-            wire.send(one * 1000)
-            time.sleep(2)
-            other.assert_undisturbed()
+    with (
+        no_leak(node.pid, node.address),
+        Bystander(node.address) as other,
+        Peak(node.pid) as peak,
+        Wire(node.address, receive_bytes=4096) as wire,
+    ):
+        wire.send(one * 1000)
+        time.sleep(2)
+        other.assert_undisturbed()
     assert peak.grown_bytes < UNSENT_BYTES + BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
 
 
@@ -186,3 +203,35 @@ def test_fetch_sessions_that_nobody_closes_are_bounded(node: ServedBroker) -> No
                 wire.send(frame)
                 wire.receive()
     assert peak.grown_bytes < 2 * BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
+
+
+def test_requests_with_as_much_in_them_as_is_taken_hold_nobody_up_for_long(node: ServedBroker) -> None:
+    """All of a request is worked on at once, so its elements are counted."""
+    many, too_many = 20_000, 99_000
+    refused = [string(f"refused-{number}", False) + struct.pack(">ihii", 1, 5, 0, 0) for number in range(too_many)]
+    unknown = [string(f"not/there/{number}", False) for number in range(many)]
+    offsets = struct.pack(">iiq", 0, -1, -1)
+    question, end = header.question, struct.pack(">ib", 1000, 0)
+    requests = [
+        question(header.CREATE_TOPICS, 2, 1, "x", array(many, False) + b"".join(refused[:many]) + end),
+        question(header.CREATE_TOPICS, 2, 1, "x", array(too_many, False) + b"".join(refused) + end),
+        question(header.METADATA, 4, 1, "x", array(many, False) + b"".join(unknown) + b"\1"),
+        question(header.DELETE_TOPICS, 1, 1, "x", array(many, False) + b"".join(unknown) + end[:4]),
+        question(
+            header.LIST_OFFSETS,
+            4,
+            1,
+            "x",
+            struct.pack(">ibi", -1, 0, 1) + string("old", False) + array(many, False) + offsets * many,
+        ),
+        fetch_client.encode_request(
+            FETCH_VERSION, 1, "x", fetch_request("old", dict.fromkeys(range(many), 0), max_wait_ms=0)
+        ),
+    ]
+    for request in requests:
+        with no_leak(node.pid, node.address), Bystander(node.address) as other, Peak(node.pid) as peak:
+            with Wire(node.address) as wire, contextlib.suppress(Closed):
+                wire.send(request)
+                wire.receive()
+            other.assert_undisturbed()
+        assert peak.grown_bytes < 2 * BESIDES_BYTES

@@ -14,14 +14,16 @@ import pytest
 from headrace.wire.kafka import header, produce_client
 from tests.support import MIB, PRODUCE_VERSION, Closed, Wire, batch_of, serving, wait_until
 
+IN_FLIGHT = 200
 SOON_S = 4.0  # less than the time after which a stop gives up waiting
 
 
 class Flood:
-    """A producer that never stops by itself and remembers what was acknowledged."""
+    """A producer that never stops by itself, with IN_FLIGHT requests out, and remembers what was acknowledged."""
 
     def __init__(self, address: str, topic: str, acks: int, size: int = 100) -> None:
         self.acknowledged: list[int] = []
+        self._may_send = threading.Semaphore(IN_FLIGHT)
         self._wire = Wire(address)
         self._wire.create_topic(topic)
         self._topic, self._acks, self._batch = topic, acks, batch_of([b"x" * size])
@@ -31,7 +33,7 @@ class Flood:
 
     def _send(self) -> None:
         with contextlib.suppress(Closed, OSError):
-            while True:
+            while self._may_send.acquire(timeout=10):
                 self._wire.send_produce(self._topic, self._batch, acks=self._acks)
 
     def _receive(self) -> None:
@@ -40,6 +42,8 @@ class Flood:
                 _, result = self._wire.receive_produced()
                 assert result.error == 0
                 self.acknowledged.append(result.base_offset)
+                self._may_send.release()
+        self._may_send.release(IN_FLIGHT)  # so that the sender, too, sees the end
 
     def join(self) -> None:
         for thread in self._threads:

@@ -20,7 +20,7 @@ from headrace.log.walk import Walk
 from headrace.records.batch import read_header
 from headrace.records.codec import Producer
 from headrace.testing.disk import PowerLoss, SimulatedDisk
-from tests.log.kit import START_MS, World, append, batch, read_all
+from tests.log.kit import START_MS, World, batch, read_all
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=300, tail_bytes=600, retention_bytes=4000, retention_ms=-1)
 
@@ -145,7 +145,9 @@ def judge(history: History, *, only_killed: bool = False) -> None:
     for name, promises in history.promises.items():
         log = world.log(name, CONFIG)
         assert "log.damage" not in world.kinds(), f"nothing was damaged: {world.events}"
-        assert log.written_offset >= promises.synced, f"{name}: synced to {promises.synced}, there is {log.written_offset}"
+        assert log.written_offset >= promises.synced, (
+            f"{name}: synced to {promises.synced}, there is {log.written_offset}"
+        )
         if only_killed:
             assert log.written_offset >= promises.written
         assert log.synced_offset == log.written_offset

@@ -14,7 +14,7 @@ from headrace.log.tail import ReadResult
 from headrace.ports import Files
 from headrace.records.batch import BatchHeader, read_header
 from headrace.records.codec import BatchOptions, Producer, Record, encode
-from headrace.testing.disk import PowerLoss, SimulatedDisk
+from headrace.testing.disk import SimulatedDisk
 
 START_MS = 1_700_000_000_000
 ROOT = "/data"
@@ -46,9 +46,7 @@ class Steps:
         work, done = self.waiting.pop(place)
         try:
             result = work()
-        except PowerLoss:
-            raise
-        except Exception as error:
+        except (OSError, HeadraceError) as error:
             failure = error
             self.results.append(lambda: done(None, failure))
         else:

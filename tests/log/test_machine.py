@@ -1,4 +1,4 @@
-"""Any order of appends, syncs, faults and restarts, against the simplest possible model: a dict of batches by offset."""
+"""Any order of appends, syncs, faults and restarts, against the simplest possible model: batches by offset."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headrace.errors import DiskFull, HeadraceError
+from headrace.log.config import StoreLimits
 from headrace.log.log import Log
 from headrace.records.batch import read_header
 from headrace.testing.disk import SimulatedDisk
@@ -19,7 +20,8 @@ NAMES = st.sampled_from(["a", "b"])
 class LogMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 30))
     def begin(self, seed: int) -> None:
-        self.world = World(SimulatedDisk(seed, short_writes=0.1, waits=0.1))
+        limits = StoreLimits(open_files=2, tail_bytes=5000, index_bytes=100)
+        self.world = World(SimulatedDisk(seed, short_writes=0.1, waits=0.1), limits=limits)
         self.history = History(self.world)
         self.is_full = False
         self.history.open_all()

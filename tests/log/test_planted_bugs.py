@@ -10,7 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.log.durability import Durability
 from headrace.log.index import decode_index
 from headrace.log.log import Log
-from headrace.log.recovery import _Recovery
+from headrace.log.rescan import Rescan
 from headrace.log.segment import Segment
 from headrace.log.writing import read_whole, replace_file
 from headrace.testing.disk import SimulatedDisk
@@ -54,7 +54,7 @@ def test_acknowledging_before_the_sync_is_caught(monkeypatch):
 
 def test_trusting_the_index_over_the_log_is_caught(monkeypatch):
     """The index says that a batch is there, and opening believes it instead of walking over the log."""
-    honest_flush, honest_scan = Log.flush, _Recovery._scan
+    honest_flush, honest_scan = Log.flush, Rescan._scan
 
     def flush(self):
         honest_flush(self)
@@ -77,7 +77,7 @@ def test_trusting_the_index_over_the_log_is_caught(monkeypatch):
         return honest_scan(self, segment, following)
 
     monkeypatch.setattr(Log, "flush", flush)
-    monkeypatch.setattr(_Recovery, "_scan", scan)
+    monkeypatch.setattr(Rescan, "_scan", scan)
     assert promises_broken()
 
 
@@ -86,7 +86,7 @@ def test_keeping_a_torn_tail_is_caught(monkeypatch):
         segment.size = end
         return True
 
-    monkeypatch.setattr(_Recovery, "_cut", keep)
+    monkeypatch.setattr(Rescan, "_cut", keep)
     assert promises_broken()
 
 

@@ -7,7 +7,9 @@ import pytest
 from tests.log.history import changes_of_the_whole_script, judge, run_until
 
 
-@pytest.mark.parametrize(("keep", "seed"), [("none", 0), ("all", 0), ("some", 1), ("some", 2), ("some", 3), ("killed", 4)])
+@pytest.mark.parametrize(
+    ("keep", "seed"), [("none", 0), ("all", 0), ("some", 1), ("some", 2), ("some", 3), ("killed", 4)]
+)
 def test_power_loss_at_every_change_keeps_every_promise(keep, seed):
     total = changes_of_the_whole_script()
     assert total > 150

@@ -90,7 +90,7 @@ def test_deleted_records_stay_deleted_once_the_caller_was_told():
     log = world.log(config=BY_SIZE)
     assert log.start_offset == 10
     assert read_all(log) == b"".join(written[10:])
-    assert [segment.base for segment in log.segments][0] == 8
+    assert log.segments[0].base == 8
     assert log.delete_records(5) == 10, "it never moves back"
     with pytest.raises(OffsetOutOfRange):
         log.delete_records(21)

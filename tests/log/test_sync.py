@@ -106,6 +106,23 @@ def test_at_the_hard_limit_the_oldest_is_synced_on_the_spot():
     assert all(log.failed is None for log in logs)
 
 
+def test_a_sync_on_the_spot_that_fails_fails_its_log_and_tells_its_waiters():
+    world = World(limits=StoreLimits(open_files=2))
+    logs = [world.log(f"t{number}") for number in range(9)]
+    for log in logs[:3]:
+        fill(log, 1)
+    world.disk.fail_syncs(1, "/t")
+    told: list[HeadraceError | None] = []
+    for log in logs[3:]:
+        fill(log, 1)
+    failed = [log for log in logs if log.failed is not None]
+    assert len(failed) == 1
+    failed[0].when_synced(1, told.append)
+    world.background.drain()
+    assert told == [failed[0].failed]
+    assert world.kinds() == ["log.failed"]
+
+
 def test_a_handle_in_a_round_survives_closing_and_deletion():
     world = World()
     log = world.log()

@@ -43,6 +43,21 @@ def test_an_offset_within_a_batch_cuts_the_whole_batch():
     assert log.written_offset == 4
 
 
+def test_a_cut_within_the_first_batch_leaves_an_empty_log_at_its_start():
+    world = World()
+    log = world.log(config=SMALL)
+    append(log, batch(count=4))
+    log.delete_records(1)
+    world.background.drain()
+    log.truncate(3)
+    assert (log.start_offset, log.written_offset) == (1, 1)
+    world.crash()
+    log = world.log(config=SMALL)
+    assert (log.start_offset, log.written_offset) == (1, 1)
+    append(log, batch())
+    assert read_now(log, 1).next_offset == 2
+
+
 def test_epochs_and_producers_are_taken_back():
     world = World()
     log = world.log(config=SMALL)

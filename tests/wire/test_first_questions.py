@@ -45,9 +45,7 @@ def _list_offsets_request(entity: Any, version: int) -> list_offsets.ListOffsets
             (
                 t.name,
                 [
-                    list_offsets.AskedOffset(
-                        p.partition_index, getattr(p, "current_leader_epoch", -1), p.timestamp
-                    )
+                    list_offsets.AskedOffset(p.partition_index, getattr(p, "current_leader_epoch", -1), p.timestamp)
                     for p in t.partitions
                 ],
             )
@@ -77,18 +75,13 @@ def _request(key: int, entity: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize(("module", "key", "version"), ALL)
-def test_a_request_reads_as_kio_wrote_it_and_is_written_as_kio_writes_it(
-    module: Any, key: int, version: int
-) -> None:
+def test_a_request_reads_as_kio_wrote_it_and_is_written_as_kio_writes_it(module: Any, key: int, version: int) -> None:
     for entity in oracle.entities(oracle.schema(key, version, "request"), version, COUNT):
         request = _request(key, entity, version)
         if request is None:
             continue
         body = oracle.written(entity)
-        assert (
-            module.decode_request(bytearray(b"before" + body + b"after"), 6, 6 + len(body), version)
-            == request
-        )
+        assert module.decode_request(bytearray(b"before" + body + b"after"), 6, 6 + len(body), version) == request
         raw = module.encode_request(version, 7, "me", request)
         assert raw == header.question(key, version, 7, "me", body)
 
@@ -183,9 +176,7 @@ def test_an_api_versions_answer_reads_as_kio_wrote_it_and_kio_reads_ours(version
 
 @pytest.mark.parametrize("version", range(init_producer_id.NEWEST + 1))
 def test_an_init_producer_id_answer_is_written_as_kio_writes_it(version: int) -> None:
-    for entity in oracle.entities(
-        oracle.schema(header.INIT_PRODUCER_ID, version, "response"), version, COUNT
-    ):
+    for entity in oracle.entities(oracle.schema(header.INIT_PRODUCER_ID, version, "response"), version, COUNT):
         body = oracle.written(entity)
         answer = init_producer_id.InitProducerIdResponse(
             entity.error_code.value,
@@ -207,9 +198,7 @@ def _refused(decode: Callable[..., Any], buffer: bytes, end: int, version: int) 
 
 
 @pytest.mark.parametrize(("module", "key", "version"), ALL)
-def test_a_request_cut_anywhere_is_malformed_and_a_flipped_bit_never_worse(
-    module: Any, key: int, version: int
-) -> None:
+def test_a_request_cut_anywhere_is_malformed_and_a_flipped_bit_never_worse(module: Any, key: int, version: int) -> None:
     for entity in oracle.entities(oracle.schema(key, version, "request"), 3, 5):
         raw = oracle.written(entity)
         for end in range(0, len(raw), max(1, len(raw) // 200)):

@@ -149,7 +149,12 @@ class Broker:
 
     async def auto_create(self, names: Sequence[str]) -> None:
         """Somebody asked for topics that are not there. That another was quicker is no error."""
-        for answer in await self.create_topics([NewTopic(name) for name in names if name not in self._names]):
+        answers: Sequence[Topic | HeadraceError]
+        try:
+            answers = await self.create_topics([NewTopic(name) for name in names if name not in self._names])
+        except HeadraceError as error:  # none of them: who asked finds that they are not there
+            answers = [error]
+        for answer in answers:
             if isinstance(answer, HeadraceError) and not isinstance(answer, TopicExists):
                 self._on_event("topic.not-created", {"error": str(answer)})
 

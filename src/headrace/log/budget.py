@@ -73,7 +73,7 @@ class FileBudget:
 
     def _sync_now(self, dirty: list[Segment]) -> None:
         for segment in dirty:
-            if segment.owner is not None and segment.owner.sync_now():
+            if segment.owner is not None and segment.owner.sync_quietly(segment):
                 self.close(segment)
                 return
 

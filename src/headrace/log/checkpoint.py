@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError
 from headrace.log.config import Done, ignore_error
 from headrace.log.format import SEGMENT_HEADER_BYTES
 from headrace.log.mending import save_index
-from headrace.log.recovery import segment_state
+from headrace.log.recovered import segment_state
 from headrace.log.segment import Segment
 from headrace.log.snapshot import Snapshot, encode_snapshot, save_snapshot
 from headrace.log.writing import explain

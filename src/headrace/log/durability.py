@@ -14,7 +14,7 @@ from bisect import bisect_right, insort
 from headrace.errors import HeadraceError, StorageFailed
 from headrace.log.config import Done, LogConfig, OnEvent
 from headrace.log.format import Mark
-from headrace.log.recovery import Recovered
+from headrace.log.recovered import Recovered
 from headrace.log.segment import Segment
 from headrace.log.services import Services
 from headrace.log.staging import Staging
@@ -111,13 +111,10 @@ class Durability(Staging):
         return not self.broken
 
     def begin_sync(self) -> SyncWork | None:
-        if self.broken or self.is_released:
+        """What a round has to do. Nobody is told anything: this may be called in the midst of another log's write."""
+        if self.broken or self.is_released or not (self.is_unsynced or self._waiters or self._after):
             return None
         after, self._after = self._after, []
-        if not self.is_unsynced:
-            for done in after:
-                done(None)
-            return None
         for segment in self._unsynced:
             segment.pins += 1
         directories: list[str] = []
@@ -143,9 +140,8 @@ class Durability(Staging):
             if segment.dropped or self.is_released:
                 self.services.budget.close(segment)
         if work.error is not None:
-            reason = f"a sync of {self.folder} failed ({work.error}): check the disk, then open the log again"
             self._after[:0] = work.after
-            self.fail(StorageFailed(reason))
+            self.fail(_sync_failed(self.folder, work.error))
             return
         self._unsynced = [segment for segment in self._unsynced if segment.dirty]
         if work.names > self._names_synced:
@@ -155,12 +151,30 @@ class Durability(Staging):
         self.unsynced_since_ms = self._staged_at_ms
         place = bisect_right(self._waiters, self.synced_offset, key=_end_offset)
         ready, self._waiters = self._waiters[:place], self._waiters[place:]
-        if self._waiters or self._after:
+        if self._waiters:  # the disk goes on while those that are ready are told
             self.sync_soon()
         for done in work.after:
             done(None)
         for _, done in ready:
             done(None)
+        if self._after:
+            self.sync_soon()
+
+    def sync_quietly(self, segment: Segment) -> bool:
+        """Blocks. One file, so that it may be closed; whoever waits is told later, by a round."""
+        if self.broken or segment.pins:
+            return False
+        try:
+            self.services.files.datasync(segment.handle)
+        except OSError as error:
+            reason = _sync_failed(self.folder, error)
+            self.broken, self.failed = True, reason
+            self.on_event("log.failed", {"folder": self.folder, "error": str(reason)})
+            self.services.background.run(lambda: None, lambda _, __: self.fail(reason))
+            return False
+        segment.synced, segment.dirty = segment.size, False
+        self._unsynced.remove(segment)
+        return True
 
     def fail(self, error: HeadraceError) -> None:
         """Nothing goes any more. Whoever waits is told."""
@@ -185,6 +199,10 @@ class Durability(Staging):
             segment.dirty = True
             if segment not in self._unsynced:
                 self._unsynced.append(segment)
+
+
+def _sync_failed(folder: str, error: BaseException) -> StorageFailed:
+    return StorageFailed(f"a sync of {folder} failed ({error}): check the disk, then open the log again")
 
 
 def _end_offset(waiter: tuple[int, Done]) -> int:

@@ -28,7 +28,7 @@ from headrace.log.format import SEGMENT_HEADER_BYTES, SegmentHeader, encode_segm
 from headrace.log.index import MAX_RELATIVE_OFFSET, Index
 from headrace.log.memory import MemoryLog
 from headrace.log.reader import FileRead, ReadResult, Wish
-from headrace.log.recovery import Recovered
+from headrace.log.recovered import Recovered
 from headrace.log.segment import CLOSED, Segment
 from headrace.log.services import Services
 from headrace.log.tail import Tail
@@ -260,10 +260,10 @@ class Log(Durability):
         segment = self.segments[bisect_right(self._bases, wish.offset) - 1]
         services = self.services
         read = FileRead(services.files, segment, wish, self.holes, self._on_damage, self.config.index_interval_bytes)
-        if segment.index is None:
-            return read
         if segment is not self.segments[-1]:
             services.indexes.touch(segment)
+        if segment.index is None:
+            return read
         try:
             handle = services.budget.open(segment)
         except OSError:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from headrace.log.log import Log
 
 
+LOADED_SHARE = 1024  # of a segment's size: what its index will take, if a read in the background loads it
+
+
 class IndexCache:
     """The indexes of sealed segments that are in memory; those used longest ago are dropped for others."""
 
@@ -31,10 +34,9 @@ class IndexCache:
         if segment in segments:
             segments.move_to_end(segment)
             return
-        if segment.index is None:
-            return
-        segments[segment] = segment.index.size_bytes
-        self.size_bytes += segment.index.size_bytes
+        size_bytes = segment.index.size_bytes if segment.index is not None else segment.size // LOADED_SHARE
+        segments[segment] = size_bytes
+        self.size_bytes += size_bytes
         while self.size_bytes > self.limit_bytes and len(segments) > 1:
             oldest, size_bytes = segments.popitem(last=False)
             self.size_bytes -= size_bytes

@@ -22,7 +22,8 @@ from headrace.log.config import LogConfig, OnEvent, StoreLimits, ignore_event
 from headrace.log.format import DELETED, VERSION, check_version
 from headrace.log.journal import Journal
 from headrace.log.log import CLOSE_BYTES, Log
-from headrace.log.recovery import Origin, recover
+from headrace.log.recovered import Origin
+from headrace.log.recovery import recover
 from headrace.log.services import Services
 from headrace.log.writing import explain, read_whole, replace_file
 from headrace.ports import Background, Clock, Files
@@ -134,10 +135,7 @@ class LogStore:
     def close(self) -> None:
         """Blocks while it syncs what `drain` has not. What the background still does is left to recovery."""
         for log in list(self.services.logs.values()):
-            log.close()
-        for log in list(self.services.logs.values()):
-            if not log.broken:
-                log.sync_now()
+            log.sync_now()
             log.release()
         self.services.journal.close()
         self.services.files.close(self._lock)

@@ -51,6 +51,8 @@ class SyncWork:
 
 
 class Syncable(Protocol):
+    is_released: bool
+
     def begin_sync(self) -> SyncWork | None: ...
 
     def end_sync(self, work: SyncWork) -> None: ...
@@ -118,7 +120,9 @@ class GroupSync:
         if error is not None:
             for work in works:
                 work.error = work.error or error
-        self._journal.append([work.mark for work in works if work.error is None and work.mark is not None])
+        self._journal.append(
+            work.mark for work in works if work.mark is not None and work.error is None and not work.log.is_released
+        )
         self._finish(works)
         self._start()
 

@@ -51,7 +51,6 @@ class TimeLookup:
             return self._files.pread(handle, wanted, position)
 
         index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
-        segment.index = index
         relative, position = index.find_time(self._timestamp_ms)
         expected = segment.base + relative
         while True:

@@ -21,7 +21,7 @@ from headrace.log.format import INDEX, LOG, SEGMENT_HEADER_BYTES
 from headrace.log.mending import cut_file
 from headrace.log.producers import Producers
 from headrace.log.reader import load_index
-from headrace.log.recovery import segment_state
+from headrace.log.recovered import segment_state
 from headrace.log.segment import Segment
 from headrace.log.snapshot import Snapshot, encode_snapshot, load_snapshot, save_snapshot
 from headrace.log.walk import Walk
@@ -61,8 +61,8 @@ def _truncate(log: Log, offset: int) -> HeadraceError | None:
     last = log.segments[place]
     position, boundary = _boundary(log, last, offset)
     states = [segment_state(segment) for segment in log.segments[:place]]
-    if boundary >= log.start_offset:
-        offset = boundary
+    offset = max(boundary, log.start_offset)
+    if offset == boundary:  # else not one whole batch is left
         states.append(msgspec.structs.replace(segment_state(last), size=position, next_offset=offset))
     epochs, producers = LeaderEpochs(log.epochs.entries()), Producers(log.config.producer_expiry_ms)
     epochs.cut_end(offset)

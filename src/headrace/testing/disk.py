@@ -153,11 +153,6 @@ class SimulatedDisk:
         self._failing["write"].append((path, count))
 
     def mend(self) -> None:
-        """What was to fail will not."""
-        for faults in self._failing.values():
-            faults.clear()
-
-    def mend(self) -> None:
         """Whatever was to fail and has not yet will not."""
         for faults in self._failing.values():
             faults.clear()

@@ -9,7 +9,7 @@
 | drop | a client's machine forgets its connections without a word |
 | cut | the path between the node and a client is cut, in one direction or both, and healed later |
 | full | the disk fills up, and is given space later |
-| sync | a sync fails; the node is killed some time later, as an operator would |
+| sync | a sync fails; the node recovers by itself, or is killed some time later, as an operator would |
 | clock | the node's wall clock is stepped |
 """
 

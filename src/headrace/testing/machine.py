@@ -198,7 +198,6 @@ class SimulatedMachine:
                 raise ValueError(f"no fault of a machine: {kind}")
 
     def heal(self) -> None:
-        """A sync that was to fail and did not is forgotten with the process: the fault ends in its
-        restart."""
         self.disk.empty()
+        self.disk.mend()
         self.disk.stop_at(NEVER)

@@ -98,8 +98,8 @@ def decode_request(buffer: Buffer, at: int, end: int, version: int) -> MetadataR
     cluster_operations = reader.boolean() if version in _CLUSTER_OPERATIONS else False
     topic_operations = reader.boolean() if version >= 8 else False
     reader.skip_tags()
-    # What follows is left unread, as Kafka leaves it: librdkafka writes the null of flexible versions as 4 bytes, not 1,
-    # and the rest of its request ends up behind the end of ours.
+    # What follows is left unread, as Kafka leaves it: librdkafka writes the null of flexible versions as 4 bytes,
+    # not 1, and the rest of its request ends up behind the end of ours.
     return MetadataRequest(topics, allow_auto_create, cluster_operations, topic_operations)
 
 

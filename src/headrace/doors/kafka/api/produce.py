@@ -80,6 +80,7 @@ class Pending(Answer):
                 if log is None or log.synced_offset <= part.staged.last_offset:
                     part.error = RequestTimedOut(f"not synced within {self.request.timeout_ms} ms")
         self.waiting = 0
+        self.connection.waiting.pop(self, None)
         self._finish()
 
     def _wait_for_syncs(self) -> None:

@@ -1,0 +1,329 @@
+"""The walk over a log that is being opened: what of it is true, what is torn, what is damaged. recovery.py says why."""
+
+from __future__ import annotations
+
+from headrace.log.config import LogConfig
+from headrace.log.damage import Hole, Holes, load_holes, next_batch
+from headrace.log.epochs import LeaderEpochs
+from headrace.log.format import (
+    DELETED,
+    INDEX,
+    LOG,
+    SEGMENT_HEADER_BYTES,
+    SNAPSHOT,
+    STALE,
+    Mark,
+    SegmentHeader,
+    decode_segment_header,
+    segment_name,
+)
+from headrace.log.index import Index
+from headrace.log.mending import cut_file
+from headrace.log.reader import load_index
+from headrace.log.recovered import Origin, Recovered
+from headrace.log.segment import Segment
+from headrace.log.snapshot import SegmentState, Snapshot, encode_snapshot, load_snapshot, save_snapshot
+from headrace.log.walk import Fetch, Scanned, Walk
+from headrace.records.header import MAX_OFFSET, MAX_SEQUENCE
+
+
+class Rescan:
+    def __init__(self, origin: Origin, config: LogConfig, mark: Mark | None, now_ms: int, names: list[str]) -> None:
+        self.origin, self.files, self.config, self.now_ms = origin, origin.files, config, now_ms
+        self.folder, self.names = origin.folder, names
+        self.found = Recovered(config)
+        self.snapshot = load_snapshot(self.files, self.folder) if SNAPSHOT in names else None
+        if self.snapshot is not None and mark is not None and mark.generation != self.snapshot.generation:
+            mark = None
+        self.proof = _newest_proof(origin.log_id, self.snapshot, mark)
+        self.holes = Holes(load_holes(self.files, self.folder, names))
+        self.new_holes = False
+        self.bases = bases_of(names, LOG)
+        self.proven = max([self.proof.next_offset, *(hole.next_offset for hole in self.holes)])
+        if self.snapshot is None and SNAPSHOT in names and self.bases:
+            # There was a snapshot and it does not read: it proved the segments before the last, maybe more.
+            self.proven = max(self.proven, self.bases[-1])
+        self.expected = 0
+        self.scanned: list[Segment] = []
+        self.resync = False  # names came or went
+
+    def run(self) -> Recovered:
+        headers = {base: self._header(base) for base in self._to_scan()}
+        if self.snapshot is not None:
+            self._start_from(self.snapshot)
+        elif SNAPSHOT in self.names and self.bases:
+            self.expected = self.found.start_offset = self.bases[0]
+        self._let_go()
+        self._scan_all(headers)
+        found = self.found
+        if self.expected < self.proven:
+            self._hole(self.expected, self.proven, self._last_base(), 0, 0, "the file is missing or shorter")
+            self.expected = self.proven
+            found.is_sealed = True
+        found.next_offset = self.expected
+        found.start_offset = min(max(found.start_offset, self._deleted_up_to()), found.next_offset)
+        found.holes = self.holes.without_before(found.start_offset)
+        found.epochs.cut_start(found.start_offset)
+        return found
+
+    # What the snapshot knows
+
+    def _to_scan(self) -> list[int]:
+        """The segments that have to be looked into."""
+        if self.snapshot is None or not self.snapshot.segments:
+            from_base = self.snapshot.next_offset if self.snapshot else 0
+        else:
+            from_base = self.snapshot.segments[-1].base
+        return [base for base in self.bases if base >= from_base]
+
+    def _start_from(self, snapshot: Snapshot) -> None:
+        found = self.found
+        found.generation, found.start_offset = snapshot.generation, snapshot.start_offset
+        found.epochs = LeaderEpochs(snapshot.epochs)
+        found.producers.load(snapshot.producers)
+        if snapshot.cutting:
+            self._finish_cutting(snapshot)
+        first = snapshot.segments[0].base if snapshot.segments else snapshot.next_offset
+        for base in [base for base in self.bases if base < first]:
+            self._remove(base)
+        start = max(snapshot.start_offset, self._deleted_up_to())
+        for state in snapshot.segments:
+            if state.base in self.bases:
+                found.segments.append(self._known(state))
+            elif state.next_offset > start:
+                self._hole(max(start, state.base), state.next_offset, state.base, 0, 0, "the segment is missing")
+        self.expected = snapshot.next_offset
+
+    def _known(self, state: SegmentState) -> Segment:
+        segment = Segment(self.folder, state.base, state.created_ms)
+        segment.next_offset, segment.size, segment.max_timestamp = (
+            state.next_offset,
+            state.size,
+            state.max_timestamp,
+        )
+        segment.synced = segment.size
+        return segment
+
+    def _finish_cutting(self, snapshot: Snapshot) -> None:
+        """A truncation that was begun and maybe not ended: ends it."""
+        kept = {state.base: state.size for state in snapshot.segments}
+        for base in list(self.bases):
+            if base not in kept:
+                self._remove(base)
+            elif base == snapshot.segments[-1].base:
+                cut_file(self.files, f"{self.folder}/{segment_name(base)}", kept[base])
+        self.files.sync_directory(self.folder)
+        done = Snapshot(
+            snapshot.generation,
+            snapshot.start_offset,
+            snapshot.next_offset,
+            snapshot.segments,
+            snapshot.epochs,
+            snapshot.producers,
+        )
+        save_snapshot(self.files, self.folder, encode_snapshot(done))
+
+    def _deleted_up_to(self) -> int:
+        """Segments that were renamed away are gone on purpose: the log starts after them."""
+        deleted = bases_of(self.names, DELETED)
+        if not deleted:
+            return 0
+        return min((base for base in self.bases if base > deleted[-1]), default=self.proven)
+
+    def _let_go(self) -> None:
+        start = self._deleted_up_to()
+        self.expected = max(self.expected, start)
+        self.found.segments = [segment for segment in self.found.segments if segment.next_offset > start]
+
+    # The walk
+
+    def _header(self, base: int) -> SegmentHeader | None:
+        path = f"{self.folder}/{segment_name(base)}"
+        handle = self.files.open(path)
+        try:
+            return decode_segment_header(self.files.pread(handle, SEGMENT_HEADER_BYTES, 0), path)
+        finally:
+            self.files.close(handle)
+
+    def _scan_all(self, headers: dict[int, SegmentHeader | None]) -> None:
+        todo = [base for base in headers if base in self.bases]
+        for place, base in enumerate(todo):
+            following = todo[place + 1] if place + 1 < len(todo) else None
+            known = self.found.segments[-1] if self.found.segments and self.found.segments[-1].base == base else None
+            if known is None and not self._place(base, headers[base]):
+                if base in self.bases:
+                    self._drop_all(todo[place:], "what came before it was lost unsynced")
+                    return
+                continue
+            if not self._scan(known or self._new(base, headers[base]), following):
+                self._drop_all(todo[place + 1 :], "what came before it was torn")
+                return
+
+    def _new(self, base: int, header: SegmentHeader | None) -> Segment:
+        segment = Segment(self.folder, base, header.created_ms if header else self.now_ms)
+        segment.size = SEGMENT_HEADER_BYTES
+        segment.index = Index()
+        segment.indexed_at = SEGMENT_HEADER_BYTES
+        self.found.segments.append(segment)
+        return segment
+
+    def _place(self, base: int, header: SegmentHeader | None) -> bool:
+        """Whether the segment goes on where the log is. Between proven offsets a gap is a hole, and no
+        obstacle."""
+        if (known := self.holes.at(self.expected)) is not None:
+            self.expected = min(known.next_offset, max(base, self.expected))
+        foreign = header is not None and (header.log_id != self.origin.log_id or header.base_offset != base)
+        if base < self.expected or foreign:
+            self._set_aside(base, "another log's" if foreign else "older than what is before it")
+            return False
+        if header is None and base >= self.proven:
+            return False
+        if base > self.expected:
+            if self.expected >= self.proven:
+                return False
+            self._hole(self.expected, base, self._last_base(), 0, 0, "a segment is missing or shorter")
+            self.expected = base
+        return True
+
+    def _scan(self, segment: Segment, following: int | None) -> bool:
+        """Walks over what is new in a segment. False: the log ends in it."""
+        handle = self.files.open(segment.path())
+
+        def fetch(size: int, position: int) -> bytes:
+            return self.files.pread(handle, size, position)
+
+        try:
+            size = self.files.size(handle)
+            position = segment.size
+            if size < position:  # shorter than the snapshot says: what is left of it must be found out
+                position, self.expected = SEGMENT_HEADER_BYTES, segment.base
+                segment.index, segment.size = Index(), SEGMENT_HEADER_BYTES
+            elif segment.index is None:
+                segment.index = load_index(self.files, segment, fetch, self.holes, self.config.index_interval_bytes)
+            segment.indexed_at = segment.index.positions[-1]
+            self.scanned.append(segment)
+            self.found.is_sealed = False
+            return self._walk(segment, fetch, position, max(size, position), following)
+        finally:
+            self.files.close(handle)
+
+    def _walk(self, segment: Segment, fetch: Fetch, position: int, end: int, following: int | None) -> bool:
+        self.found.scanned_bytes += end - position
+        while True:
+            walk = Walk(fetch, position, end, self.expected, check_crc=True)
+            for at, batch in walk.batches():
+                self._note(segment, at, batch)
+            position, self.expected = walk.position, walk.expected
+            segment.size, segment.next_offset = position, self.expected
+            if walk.why is None:
+                return True
+            known = self.holes.at(self.expected)
+            if known is not None and known.segment == segment.base:
+                position, self.expected = max(known.end_position, position), known.next_offset
+            elif self.expected >= self.proven:
+                return self._cut(segment, position, end, walk.why) or following == self.expected
+            else:
+                position = self._damage(segment, fetch, position, end, following, walk.why)
+            segment.size, segment.next_offset = position, self.expected
+            if position >= end:
+                self.found.is_sealed = True
+                return True
+
+    def _damage(self, segment: Segment, fetch: Fetch, position: int, end: int, following: int | None, why: str) -> int:
+        """Notes a hole from here to the next true batch; gives where that is."""
+        limit = following if following is not None else MAX_OFFSET
+        found = next_batch(fetch, position, end, self.expected, limit)
+        if found is None:
+            found = end, following if following is not None else self.proven
+        at, next_offset = found
+        if next_offset > self.expected:
+            self._hole(self.expected, next_offset, segment.base, position, at, why)
+        self.expected = next_offset
+        return at
+
+    def _note(self, segment: Segment, at: int, batch: Scanned) -> None:
+        (
+            _,
+            _,
+            base_offset,
+            next_offset,
+            max_timestamp,
+            leader_epoch,
+            producer_id,
+            epoch,
+            sequence,
+            attributes,
+        ) = batch
+        segment.note(base_offset, at, max_timestamp, self.config.index_interval_bytes)
+        if self.snapshot is not None and base_offset < self.snapshot.next_offset:
+            return
+        self.found.epochs.wrote(leader_epoch, base_offset)
+        if producer_id >= 0:
+            last = (sequence + next_offset - base_offset - 1) & MAX_SEQUENCE
+            remembered = (sequence, last, base_offset, next_offset - 1, max_timestamp)
+            self.found.producers.note(producer_id, epoch, attributes, remembered, self.now_ms)
+
+    # What is not true
+
+    def _cut(self, segment: Segment, position: int, end: int, why: str) -> bool:
+        details = {
+            "segment": segment.path(),
+            "position": position,
+            "bytes": end - position,
+            "offset": self.expected,
+            "why": why,
+        }
+        self.origin.on_event("log.torn", details)
+        cut_file(self.files, segment.path(), position)
+        return False
+
+    def _drop_all(self, bases: list[int], why: str) -> None:
+        """Segments behind the end. Were there none before them, they are put aside: that is too strange to delete."""
+        for base in bases:
+            if not self.found.segments:
+                self._set_aside(base, why)
+                continue
+            self.origin.on_event("log.torn", {"segment": f"{self.folder}/{segment_name(base)}", "why": why})
+            self._remove(base)
+
+    def _remove(self, base: int) -> None:
+        self.files.remove(f"{self.folder}/{segment_name(base)}")
+        if segment_name(base, INDEX) in self.names:
+            self.files.remove(f"{self.folder}/{segment_name(base, INDEX)}")
+        self.bases.remove(base)
+        self.resync = True
+
+    def _set_aside(self, base: int, why: str) -> None:
+        path = f"{self.folder}/{segment_name(base)}"
+        self.origin.on_event("log.stale", {"segment": path, "why": why})
+        self.files.rename(path, path + STALE)
+        self.bases.remove(base)
+        self.resync = True
+
+    def _hole(self, offset: int, next_offset: int, base: int, position: int, end_position: int, why: str) -> None:
+        if self.holes.at(offset) is not None:
+            return
+        hole = Hole(offset, next_offset, base, position, end_position, why)
+        self.holes = self.holes.with_hole(hole)
+        self.new_holes = True
+        self.origin.on_event(
+            "log.damage", {"folder": self.folder, "offset": offset, "next_offset": next_offset, "why": why}
+        )
+
+    def _last_base(self) -> int:
+        return self.found.segments[-1].base if self.found.segments else self.expected
+
+
+def bases_of(names: list[str], ending: str) -> list[int]:
+    stems = [name[: -len(ending)] for name in names if name.endswith(ending)]
+    return sorted(int(stem) for stem in stems if stem.isdigit())
+
+
+def _newest_proof(log_id: bytes, snapshot: Snapshot | None, mark: Mark | None) -> Mark:
+    proofs = [mark] if mark is not None else []
+    if snapshot is not None:
+        last = snapshot.segments[-1] if snapshot.segments else None
+        segment, position = (last.base, last.size) if last else (snapshot.next_offset, 0)
+        proofs.append(Mark(log_id, snapshot.generation, segment, position, snapshot.next_offset))
+    nothing = Mark(log_id, 0, 0, 0, 0)
+    return max(proofs, key=lambda proof: (proof.next_offset, proof.segment, proof.position), default=nothing)

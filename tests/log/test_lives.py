@@ -1,0 +1,111 @@
+"""Many lives of one store, each ended by a plug pulled in the middle of whatever it was doing, recovery included."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.errors import DiskFull
+from headrace.log.config import StoreLimits
+from headrace.testing.disk import PowerLoss, SimulatedDisk
+from tests.log.history import CONFIG, History, check_bytes, check_duplicates
+from tests.log.kit import World
+
+LIVES = 8
+OPERATIONS_PER_LIFE = 40
+
+
+def live(history: History, chance: random.Random) -> None:
+    """Whatever callers do, in any order; the background is as slow as it likes."""
+    steps = history.world.background
+    for _ in range(OPERATIONS_PER_LIFE):
+        name, what = chance.choice("ab"), chance.random()
+        log = history.logs[name]
+        if what < 0.4:
+            history.append(name, chance.randint(1, 3), chance.randint(1, 3), chance.choice([10, 100, 900]))
+        elif what < 0.6:
+            history.sync(name)
+        elif what < 0.65:
+            history.delete_records(name, chance.randint(log.start_offset, log.written_offset))
+        elif what < 0.7:
+            history.retain(name)
+        elif what < 0.73:
+            log.snapshot()
+        elif what < 0.76:
+            steps.drain()
+        elif what < 0.9 and steps.waiting:
+            steps.work(chance.randrange(len(steps.waiting)))
+        elif steps.results:
+            steps.tell(chance.randrange(len(steps.results)))
+
+
+def reopen(history: History, is_killed: bool) -> None:
+    """Holds the logs to their promises; what they lost beyond those is forgotten."""
+    world = history.world
+    for name, promises in history.promises.items():
+        log = history.logs[name] = world.log(name, CONFIG)
+        assert "log.damage" not in world.kinds(), world.events
+        assert log.written_offset >= (promises.written if is_killed else promises.synced), name
+        assert promises.deleted <= log.start_offset <= max(promises.start, promises.deleted)
+        promises.appended = {at: data for at, data in promises.appended.items() if at < log.written_offset}
+        check_bytes(name, log, promises)
+        check_duplicates(name, log, promises)
+        promises.written = promises.synced = log.written_offset
+        promises.start = max(promises.start, log.start_offset)
+        promises.epoch, promises.sequence = promises.epoch + 1, 0
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_store_of_many_lives_keeps_every_promise(seed):
+    chance = random.Random(seed)
+    disk = SimulatedDisk(seed, short_writes=0.1, waits=0.2)
+    history = History(World(disk, limits=StoreLimits(open_files=3, tail_bytes=4000)))
+    history.open_all()
+    for _ in range(LIVES):
+        is_killed = chance.random() < 0.3
+        disk.stop_at(disk.changes + chance.randint(1, 90))
+        try:
+            live(history, chance)
+        except PowerLoss:
+            pass
+        for attempt in range(3):  # recovery itself is cut short, twice at most
+            if is_killed:
+                disk.crash()
+            else:
+                disk.power_loss(chance.choice(["none", "all", "some", "some"]))
+            if attempt < 2:
+                disk.stop_at(disk.changes + chance.randint(1, 60))
+            try:
+                history.world.start()
+                reopen(history, is_killed)
+                disk.stop_at(-1)
+                break
+            except PowerLoss:
+                continue
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_full_disk_in_every_life_changes_nothing_about_that(seed):
+    chance = random.Random(seed)
+    disk = SimulatedDisk(seed)
+    history = History(World(disk))
+    history.open_all()
+    for _ in range(LIVES):
+        disk.fill(chance.randint(0, 6000))
+        for _ in range(10):
+            before = {name: (dict(p.appended), p.sequence) for name, p in history.promises.items()}
+            try:
+                live(history, chance)
+            except DiskFull:
+                for name, promises in history.promises.items():
+                    if promises.written == history.logs[name].written_offset:
+                        kept = {at: d for at, d in promises.appended.items() if at < promises.written}
+                        promises.appended = kept
+                assert before
+                for promises in history.promises.values():
+                    promises.epoch, promises.sequence = promises.epoch + 1, 0
+        disk.empty()
+        disk.power_loss("some")
+        history.world.start()
+        reopen(history, is_killed=False)
