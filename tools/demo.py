@@ -25,7 +25,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
         broker = ServedBroker(Path(folder))
         took = broker.start()
-        kernels = "native kernels" if kernel.NATIVE else "Python kernels (no cargo here)"
+        kernels = "native kernels" if kernel.NATIVE else f"Python kernels ({kernel.REASON})"
         say(f"headrace serves Kafka clients at {broker.address} after {took:.2f} s, {kernels}")
         try:
             return story(broker)

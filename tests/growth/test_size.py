@@ -38,7 +38,7 @@ def make(home: Path, unsaved_batches: int) -> list[SparseLog]:
 
 
 @pytest.mark.parametrize("unsaved_batches", [0, UNSAVED_BATCHES])
-def test_a_hundred_gibibytes_start_within_two_seconds_and_all_of_it_can_be_read(
+def test_a_hundred_gibibytes_start_within_two_seconds_and_are_read_at_places_all_over(
     tmp_path: Path, unsaved_batches: int
 ) -> None:
     logs = make(tmp_path, unsaved_batches)

@@ -30,19 +30,10 @@ from tests.support import (
 PING = header.question(header.API_VERSIONS, 0, 1, "x", b"")
 
 
-def test_two_thousand_quick_connects_are_served_and_leave_nothing(node: ServedBroker) -> None:
-    connect_often(node, 2_000)
-
-
-@pytest.mark.long
 def test_ten_thousand_quick_connects_are_served_and_leave_nothing(node: ServedBroker) -> None:
-    connect_often(node, 10_000)
-
-
-def connect_often(node: ServedBroker, times: int) -> None:
     """One third says nothing, one third goes away without its answer, one third stays for it."""
     with no_leak(node.pid, node.address), Bystander(node.address) as other:
-        for turn in range(times):
+        for turn in range(10_000):
             with Wire(node.address) as wire:
                 if turn % 3 == 1:
                     wire.send(PING)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.errors import DamagedRange, HeadraceError, StorageFailed
 from headrace.log.config import LogConfig
@@ -66,6 +68,32 @@ def test_one_flipped_bit_below_the_mark_costs_one_batch(number, at):
     with pytest.raises(DamagedRange) as caught:
         read_now(log, number)
     assert caught.value.next_offset == number + 1
+
+
+@given(
+    flips=st.lists(st.tuples(st.integers(0, 19), st.integers(0, SIZE - 1), st.integers(0, 7)), min_size=1, max_size=4),
+    ending=st.sampled_from(["killed", "stopped"]),
+    tail=st.integers(0, 4),
+)
+def test_flipped_bits_cost_their_own_batches_and_no_other(flips, ending, tail):
+    """Wherever they hit, whether recovery or a reader meets them, and whatever unsynced tail follows."""
+    world, written = synced_world()
+    if ending == "stopped":
+        world.store.services.logs[world.folder()].snapshot()
+        world.background.drain()
+    written += fill(world.store.services.logs[world.folder()], tail)
+    world.crash()
+    for number, at, bit in flips:
+        world.disk.flip_bit(path(world), position(number) + at, bit)
+    log = world.log(config=PLAIN)
+    hit = {number for number, _, _ in flips}
+    found = surviving(log)
+    assert set(range(20 + tail)) - hit <= set(found) <= set(range(20 + tail))
+    assert log.written_offset == 20 + tail
+    for offset in set(found) - hit:
+        assert joined(read_now(log, offset, 1)) == written[offset]
+    append(log, batch())
+    assert surviving(log) == [*found, 20 + tail]
 
 
 def test_the_log_goes_on_after_damage_and_the_hole_is_remembered():

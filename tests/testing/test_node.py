@@ -26,6 +26,22 @@ def test_a_node_keeps_its_promises_under_each_fault_alone(kind):
         run(seed, SimulatedMachine, Options(kinds=kind, duration_s=2.0))
 
 
+FIRST_CHANGES = 240  # the first start, the topic, the first batches, the first syncs
+
+
+@pytest.mark.parametrize("offset", range(6))
+def test_power_may_fail_at_any_change_of_the_disk_from_the_first_start_on(offset):
+    for change in range(offset, FIRST_CHANGES, 6 * 4):
+        run(change, SimulatedMachine, Options(power_at=change, most_faults=0, duration_s=0.5))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_power_may_fail_at_every_change_of_the_disk_from_the_first_start_on():
+    for change in range(3 * FIRST_CHANGES):
+        run(1, SimulatedMachine, Options(power_at=change, most_faults=0, duration_s=1.0))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_node_keeps_its_promises_for_a_thousand_seeds():

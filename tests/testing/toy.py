@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             assert head.api_key == LIST_OFFSETS
             reader.int32(), reader.array()
             topic, _, index, when = reader.string(), reader.array(), reader.int32(), reader.int64()
-            offset = 0 if when == -2 else self.machine.partitions[index].end
+            offset = 0 if when == -2 or topic != "simulated" else self.machine.partitions[index].end
             body = array(1, False) + string(topic, False) + array(1, False)
             body += struct.pack(">ihqq", index, 0, -1, offset)
         self.reply(place, answer(head.api_key, head.version, head.correlation_id, body))
@@ -200,5 +200,5 @@ class ToyMachine:
     def strike(self, kind):
         pass
 
-    def heal(self):
+    def heal(self, kind):
         pass

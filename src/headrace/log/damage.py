@@ -33,33 +33,43 @@ class Hole(msgspec.Struct, frozen=True, order=True):
     why: str
 
 
-def next_batch(fetch: Fetch, position: int, end: int, after_offset: int, below_offset: int) -> tuple[int, int] | None:
-    """(position, base offset) of the first true batch after the damaged one at `position`, with an offset in
-    the given range.
+def next_batch(fetch: Fetch, position: int, end: int, after_offset: int, known_offset: int) -> tuple[int, int] | None:
+    """(position, base offset) of the first true batch after the damaged one at `position`.
 
-    Most damage leaves the length true, so the place that it points to is tried first: searching byte by byte
-    could meet a batch that somebody had put into a record.
+    A batch's checksum does not cover its offset, so that needs evidence of its own. It lies after `after_offset` and
+    before `known_offset`, or goes on from there. And either the damaged batch still says that this is its successor, or
+    the batch behind it does go on from it; one with neither is only taken when no other is found.
     """
+    damaged = fetch(HEADER_BYTES, position)
+    successor = read_header(damaged).next_offset if len(damaged) == HEADER_BYTES else -1
+    doubtful = None
+    for at, header in _candidates(fetch, position, end):
+        is_known = header.next_offset <= known_offset or header.base_offset == known_offset
+        fits = header.size <= end - at and header.base_offset > after_offset and is_known
+        if fits and implausible(header) is None and _is_true(fetch, header, at):
+            if header.base_offset == successor or _is_followed(fetch, header, at + header.size, end):
+                return at, header.base_offset
+            doubtful = doubtful or (at, header.base_offset)
+    return doubtful
 
-    def judge(header: BatchHeader, at: int) -> bool:
-        fits = header.size <= end - at and after_offset < header.base_offset and header.next_offset <= below_offset
-        return fits and implausible(header) is None and _is_true(fetch, header, at)
 
+def _is_followed(fetch: Fetch, header: BatchHeader, at: int, end: int) -> bool:
+    behind = fetch(HEADER_BYTES, at) if at < end else b""
+    return at == end or (len(behind) == HEADER_BYTES and read_header(behind).base_offset == header.next_offset)
+
+
+def _candidates(fetch: Fetch, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Every place behind `position` that has the magic byte where a batch would have it.
+
+    First the one that the batch at `position` points to, because most damage leaves the length true, and searching byte
+    by byte could meet a batch that somebody had put into a record.
+    """
     damaged = fetch(HEADER_BYTES, position)
     if len(damaged) == HEADER_BYTES:
         hop = position + read_header(damaged).size
         if position < hop <= end - HEADER_BYTES:
-            header = read_header(fetch(HEADER_BYTES, hop))
-            if judge(header, hop):
-                return hop, header.base_offset
-    for at, header in _candidates(fetch, position + 1, end):
-        if judge(header, at):
-            return at, header.base_offset
-    return None
-
-
-def _candidates(fetch: Fetch, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Every place that has the magic byte where a batch would have it."""
+            yield hop, read_header(fetch(HEADER_BYTES, hop))
+    position += 1
     while end - position >= HEADER_BYTES:
         window = fetch(min(SEARCH_BYTES, end - position), position)
         last = len(window) - HEADER_BYTES

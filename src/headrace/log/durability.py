@@ -136,8 +136,8 @@ class Durability(Staging):
             segment.pins -= 1
             if work.error is None:
                 segment.synced = max(segment.synced, size)
-                segment.dirty = segment.synced < segment.size and not segment.dropped
-            if segment.dropped or self.is_released:
+                segment.dirty = segment.synced < segment.size
+            if self.is_released or (segment.dropped and not segment.dirty):
                 self.services.budget.close(segment)
         if work.error is not None:
             self._after[:0] = work.after

@@ -139,12 +139,15 @@ class Log(Durability):
         return segment
 
     def start_empty_segment(self, now_ms: int) -> bool:
-        """So that all before it can be let go. False when the disk refuses."""
-        segment = self.start_segment(self.written_offset, now_ms)
+        """So that all before it can be let go. False when the disk refuses, or batches are staged for the last one."""
+        if self._staged:
+            return False
+        segment = self.segments[-1]
+        if segment.size:
+            segment = self.start_segment(self.written_offset, now_ms)
         try:
             write_all(self.services.files, self._open(segment), self._header(segment), 0)
-        except (OSError, HeadraceError):
-            self.forget_segments(len(self.segments) - 1, len(self.segments))
+        except (OSError, HeadraceError):  # it stays as one that was begun
             return False
         segment.size = SEGMENT_HEADER_BYTES
         self.size_bytes += segment.size
@@ -152,15 +155,15 @@ class Log(Durability):
         return True
 
     def forget_segments(self, first: int, last: int) -> list[Segment]:
-        """They are no longer part of the log. Their files stay."""
+        """They are no longer part of the log. Their files stay, and are still synced: without them nothing after is."""
         gone = self.segments[first:last]
         del self.segments[first:last], self._bases[first:last]
         for segment in gone:
-            segment.dropped, segment.dirty = True, False
+            segment.dropped = True
             self.size_bytes -= segment.size
-            self.services.budget.close(segment)
+            if not segment.dirty:
+                self.services.budget.close(segment)
             self.services.indexes.forget(segment)
-        self._unsynced = [segment for segment in self._unsynced if not segment.dropped]
         self._roll_at_ms = self._segment_end_ms()
         return gone
 

@@ -107,16 +107,15 @@ class FileRead:
                 result = self._read(fetch, index)
             except _WrongIndex:
                 index = build_index(segment, fetch, self._holes, self._interval_bytes)
-                result = self._read(fetch, index)
-        except _WrongIndex:
-            raise StorageFailed(f"{segment.path()} reads differently each time: check the disk") from None
+                result = self._read(fetch, index, is_true=True)
         except _Damaged as damage:
             raise self._judge(damage, fetch) from None
         assert result is not None, "a read that may wait has an answer"
         segment.index = index
         return result
 
-    def _read(self, fetch: MaybeFetch, index: Index) -> ReadResult | None:
+    def _read(self, fetch: MaybeFetch, index: Index, *, is_true: bool = False) -> ReadResult | None:
+        """`is_true`: the index was made from the segment itself just now."""
         offset, max_bytes, up_to, _ = self._wish
         segment, end = self._segment, self._end
         relative, position = index.find(offset - segment.base)
@@ -130,7 +129,7 @@ class FileRead:
             if len(data) < HEADER_BYTES:
                 raise _Damaged(position, expected, TOO_SHORT)
             if check_index and read_header(data).base_offset != expected:
-                raise _WrongIndex
+                raise _Damaged(position, expected, OUT_OF_ORDER) if is_true else _WrongIndex
             check_index = False
             begin, stop, _, damaged = cut(data, 0, len(data), offset, up_to)
             if stop > begin:

@@ -61,9 +61,7 @@ def _save(scan: Rescan) -> None:
     """Only saves work at the next opening; a full disk can do without."""
     orphans = set(bases_of(scan.names, INDEX)) - set(scan.bases)
     leftovers = [name for name in scan.names if name.endswith((DELETED, NEW))]
-    leftovers += [
-        segment_name(base, INDEX) for base in orphans if scan.files.exists(f"{scan.folder}/{segment_name(base, INDEX)}")
-    ]
+    leftovers += [segment_name(base, INDEX) for base in orphans]
     try:
         if scan.new_holes:
             scan.files.make_directory(scan.folder)
@@ -72,7 +70,8 @@ def _save(scan: Rescan) -> None:
         if scan.new_holes or leftovers or scan.found.scanned_bytes >= SCANNED_BYTES:
             _save_snapshot(scan)
         for name in leftovers:
-            scan.files.remove(f"{scan.folder}/{name}")
+            if scan.files.exists(f"{scan.folder}/{name}"):
+                scan.files.remove(f"{scan.folder}/{name}")
     except OSError as error:
         scan.origin.on_event("log.not-saved", {"folder": scan.folder, "why": str(error)})
 

@@ -24,7 +24,7 @@ from headrace.log.recovered import Origin, Recovered
 from headrace.log.segment import Segment
 from headrace.log.snapshot import SegmentState, Snapshot, encode_snapshot, load_snapshot, save_snapshot
 from headrace.log.walk import Fetch, Scanned, Walk
-from headrace.records.header import MAX_OFFSET, MAX_SEQUENCE
+from headrace.records.header import MAX_SEQUENCE
 
 
 class Rescan:
@@ -231,11 +231,9 @@ class Rescan:
 
     def _damage(self, segment: Segment, fetch: Fetch, position: int, end: int, following: int | None, why: str) -> int:
         """Notes a hole from here to the next true batch; gives where that is."""
-        limit = following if following is not None else MAX_OFFSET
-        found = next_batch(fetch, position, end, self.expected, limit)
-        if found is None:
-            found = end, following if following is not None else self.proven
-        at, next_offset = found
+        known_offset = following if following is not None else self.proven
+        found = next_batch(fetch, position, end, self.expected, known_offset)
+        at, next_offset = found or (end, known_offset)
         if next_offset > self.expected:
             self._hole(self.expected, next_offset, segment.base, position, at, why)
         self.expected = next_offset

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from headrace.log.log import Log
 
 
+def on_disk(segments: list[Segment]) -> list[Segment]:
+    """Without one that was begun and has no byte yet: its file could not tell a restart where the log goes on."""
+    return segments[:-1] if segments and not segments[-1].size else segments
+
+
 def expired(segments: Sequence[Segment], start_offset: int, config: LogConfig, now_ms: int) -> int:
     """How many from the front are to go."""
     count, size_bytes = 0, sum(segment.size for segment in segments)
@@ -46,8 +51,9 @@ def expired(segments: Sequence[Segment], start_offset: int, config: LogConfig, n
 
 
 def apply(log: Log, now_ms: int) -> int:
-    count = expired(log.segments, log.start_offset, log.config, now_ms)
-    if count and count == len(log.segments) and not log.start_empty_segment(now_ms):
+    segments = on_disk(log.segments)
+    count = expired(segments, log.start_offset, log.config, now_ms)
+    if count and count == len(segments) and not log.start_empty_segment(now_ms):
         count -= 1
     if count:
         _drop(log, count)
@@ -59,7 +65,7 @@ def move_start(log: Log, start_offset: int) -> None:
     log.start_offset = start_offset
     log.epochs.cut_start(start_offset)
     log.holes = log.holes.without_before(start_offset)
-    count = sum(segment.next_offset <= start_offset for segment in log.segments[:-1])
+    count = sum(segment.next_offset <= start_offset for segment in on_disk(log.segments)[:-1])
     if count:
         _drop(log, count)
 

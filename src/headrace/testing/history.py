@@ -10,6 +10,7 @@
   happens, with acks=1 unless the power failed after it was sent (the acknowledgement itself may have been on
   its way when the power failed). acks=0 promises nothing.
 - One history: two reads of one offset in one leader epoch see the same record.
+- A topic whose creation was acknowledged is there for good.
 - The high watermark never stands below what acks=all acknowledged before it was asked for.
 
 The first breach raises `Violation`; the simulation adds the seed and how to replay it.
@@ -58,6 +59,7 @@ class Seen(NamedTuple):
 class History:
     batches: list[Batch] = field(default_factory=list)
     by_value: dict[bytes, Batch] = field(default_factory=dict)
+    topics: list[str] = field(default_factory=list)  # whose creation was acknowledged
     power_losses: list[float] = field(default_factory=list)
     synced_end: dict[int, int] = field(default_factory=dict)  # of what acks=all acknowledged, by partition
     reads: int = 0

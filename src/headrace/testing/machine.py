@@ -55,8 +55,8 @@ class Machine(Protocol):
         """A fault of the disk or the clock begins: `full`, `sync`, `clock`."""
         ...
 
-    def heal(self) -> None:
-        """Whatever `strike` did is over."""
+    def heal(self, kind: str) -> None:
+        """What `strike` did, or `lose_power_at` (`power`) has not done yet, is over."""
         ...
 
 
@@ -197,7 +197,11 @@ class SimulatedMachine:
             case _:
                 raise ValueError(f"no fault of a machine: {kind}")
 
-    def heal(self) -> None:
-        self.disk.empty()
-        self.disk.mend()
-        self.disk.stop_at(NEVER)
+    def heal(self, kind: str) -> None:
+        match kind:
+            case "full":
+                self.disk.empty()
+            case "sync":
+                self.disk.mend()
+            case "power":
+                self.disk.stop_at(NEVER)

@@ -29,7 +29,9 @@ from headrace.testing.loop import SimulatedLoop, simulated_loop
 from headrace.testing.machine import Machine, SimulatedMachine
 from headrace.testing.network import Network
 from headrace.testing.process import Process
-from headrace.testing.workload import Consumer, Producer, Target
+from headrace.testing.workload import Admin, Consumer, Producer, Target
+
+Client = Producer | Consumer | Admin
 
 HOST, PORT, TOPIC = "node", 9092, "simulated"
 # After the last fault: more than every timeout and back-off of the clients together, a few times over.
@@ -51,6 +53,7 @@ class Options:
     partitions: int = 2
     most_faults: int = 8
     kinds: str = ",".join(faults.KINDS)
+    power_at: int = -1  # a power loss in the middle of that change of the disk, counted from the first start
 
     def flags(self) -> str:
         changed = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -108,7 +111,8 @@ class Simulation:
         self.producers = [Producer(name, self.target, loop.random_for(name)) for name in names]
         names = [f"r{number}" for number in range(options.consumers)]
         self.consumers = [Consumer(name, self.target, loop.random_for(name)) for name in names]
-        self.clients: list[Producer | Consumer] = [*self.producers, *self.consumers]
+        self.admin = Admin("admin", self.target, loop.random_for("admin"))
+        self.clients: list[Client] = [*self.producers, self.admin, *self.consumers]
 
     def result(self) -> Result:
         acknowledged = sum(batch.acked_at is not None for batch in self.history.batches)
@@ -120,9 +124,11 @@ class Simulation:
     async def main(self) -> None:
         for fault in self.plan:
             self.loop.trace.add("plan", f"{fault.kind} at {fault.at_s:.3f} for {fault.lasts_s:.3f}")
+        if self.options.power_at >= 0:
+            self.machine.lose_power_at(self.options.power_at, self._power_loss)
         self._spawn("init", self._supervise())
         await self.serving.wait()
-        await self._spawn("admin", self._create_topic())
+        await self._spawn("founder", self._create_topic())
         work = [self._spawn(each.name, each.run()) for each in self.clients]
         struck = [self._spawn("fate", self._strike(fault)) for fault in self.plan]
         await asyncio.sleep(self.options.duration_s)
@@ -238,7 +244,7 @@ class Simulation:
         self._excuses += 1
         self.machine.strike(fault.kind)
         await asyncio.sleep(fault.lasts_s)
-        self.machine.heal()
+        self.machine.heal(fault.kind)
         self._excuses -= 1
         if fault.kind == "sync" and self.random.random() < 0.5:
             self._kill()
@@ -248,14 +254,18 @@ class Simulation:
     async def _recover(self) -> None:
         self.loop.trace.add("fault", "all over")
         self.network.heal()
-        self.machine.heal()
-        for producer in self.producers:
-            producer.stopping = True
+        for kind in ("full", "sync", "power"):
+            self.machine.heal(kind)
+        for client in self.clients:
+            client.stopping = client.stopping or not isinstance(client, Consumer)
 
     async def _finish(self, work: list[asyncio.Task[Any]]) -> None:
-        _, waiting = await asyncio.wait(work[: len(self.producers)], timeout=RECOVERY_S)
-        if waiting:
-            names = [each.name for each, task in zip(self.producers, work, strict=False) if not task.done()]
+        waiting = {client.name: task for client, task in zip(self.clients, work, strict=True)}
+        for consumer in self.consumers:
+            del waiting[consumer.name]
+        await asyncio.wait(waiting.values(), timeout=RECOVERY_S)
+        names = [name for name, task in waiting.items() if not task.done()]
+        if names:
             raise Violation(f"{RECOVERY_S:.0f} s after the last fault {', '.join(names)} still wait for answers")
         for consumer in self.consumers:
             consumer.stopping = True
@@ -283,7 +293,7 @@ class Simulation:
         async with asyncio.timeout(RECOVERY_S):
             while True:
                 try:
-                    client = await KafkaClient.connect(HOST, PORT, "admin", self.random)
+                    client = await KafkaClient.connect(HOST, PORT, "founder", self.random)
                     await client.create_topic(TOPIC, self.options.partitions, TOPIC_CONFIGS)
                     client.close()
                     return

@@ -21,6 +21,7 @@ from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.fetch import FetchedPartition
 from headrace.wire.kafka.primitives import Reader
 
+CREATE_EVERY_S = (0.2, 2.0)
 BACKOFF_S = (0.01, 0.5)
 # Kafka's own bound: a broker remembers a producer's last five batches.
 MAX_IN_FLIGHT = 5
@@ -205,6 +206,38 @@ class Consumer:
         self._positions[partition] = min(self._positions[partition], end)
 
 
+class Admin:
+    """Creates a topic now and then; one that was created once is there for good."""
+
+    def __init__(self, name: str, target: Target, rng: random.Random) -> None:
+        self.name, self.target, self._random = name, target, rng
+        self.stopping = False
+
+    async def run(self) -> None:
+        waiting = False  # for a topic that was asked for, and whose fate is unknown
+        while waiting or not self.stopping:
+            await asyncio.sleep(self._random.uniform(*(BACKOFF_S if waiting else CREATE_EVERY_S)))
+            topic = f"extra{len(self.target.history.topics)}"
+            waiting = not await self._created(topic)
+            if not waiting:
+                self.target.trace.add("ack", f"topic {topic}")
+                self.target.history.topics.append(topic)
+
+    async def _created(self, topic: str) -> bool:
+        """Also when an earlier attempt did it whose answer did not come."""
+        try:
+            client = await KafkaClient.connect(self.target.host, self.target.port, self.name, self._random)
+            try:
+                await client.create_topic(topic, 1, {})
+            finally:
+                client.close()
+        except Refused as error:
+            return error.code == Code.TOPIC_ALREADY_EXISTS
+        except Broken:
+            return False
+        return True
+
+
 def check_possible(who: str, code: int) -> None:
     if code in IMPOSSIBLE:
         raise Violation(f"{who} was told {Code(code).name}, and nothing happened that could be the reason")
@@ -231,6 +264,8 @@ async def read_all(target: Target, rng: random.Random) -> dict[int, tuple[int, i
     """Every partition whole, as (start, high watermark, records)."""
     client = await KafkaClient.connect(target.host, target.port, "auditor", rng)
     try:
+        for topic in target.history.topics:
+            await _check_topic(client, topic)
         found = {}
         for partition in range(target.partitions):
             start = await client.list_offset(target.topic, partition, EARLIEST)
@@ -253,3 +288,12 @@ async def read_all(target: Target, rng: random.Random) -> dict[int, tuple[int, i
         return found
     finally:
         client.close()
+
+
+async def _check_topic(client: KafkaClient, topic: str) -> None:
+    try:
+        await client.list_offset(topic, 0, LATEST)
+    except Refused as error:
+        if error.code == Code.UNKNOWN_TOPIC_OR_PARTITION:
+            raise Violation(f"topic {topic} was created, and is unknown now") from error
+        raise
