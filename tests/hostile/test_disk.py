@@ -37,10 +37,13 @@ class OurDisk(OsFiles):
         super().datasync(handle)
 
 
-async def produce(asker: Asker, topic: str, acks: int, timeout_ms: int = 30_000) -> PartitionResult:
+def produce_request(topic: str, acks: int = 1, timeout_ms: int = 30_000) -> bytes:
     topics = [(topic, None, [(0, batch_of([b"x"]))])]
-    pieces = produce_client.encode_request(PRODUCE_VERSION, 1, "x", None, acks, timeout_ms, topics)
-    raw = await asker.answer(b"".join(pieces))
+    return b"".join(produce_client.encode_request(PRODUCE_VERSION, 1, "x", None, acks, timeout_ms, topics))
+
+
+async def produce(asker: Asker, topic: str, acks: int, timeout_ms: int = 30_000) -> PartitionResult:
+    raw = await asker.answer(produce_request(topic, acks, timeout_ms))
     _, at = header.read_response_header(raw, 0, len(raw), header.PRODUCE, PRODUCE_VERSION)
     return produce_client.decode_response(raw, at, len(raw), PRODUCE_VERSION).topics[0].partitions[0]
 
@@ -90,3 +93,29 @@ async def test_a_sync_that_does_not_end_is_a_timeout_for_its_client_and_nobody_e
         assert (await produce(asker, "stuck", acks=-1)).base_offset == 3
         await asyncio.sleep(0.1)
         assert (await produce(asker, "stuck", acks=1)).base_offset == 4, "an answer came twice"
+
+
+async def test_a_stop_that_waits_for_a_sync_takes_no_new_request_meanwhile(tmp_path: Path) -> None:
+    disk = OurDisk()
+    async with asking(tmp_path, disk) as asker:
+        await make_topic(asker, "stopping")
+        await produce(asker, "stopping", acks=-1)
+        address = asker.node.addresses["kafka"]
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        other = Asker(asker.node, reader, writer)
+        assert (await produce(other, "stopping", acks=1)).base_offset == 1
+        disk.syncs.clear()
+        try:
+            taken = asyncio.create_task(produce(asker, "stopping", acks=-1))
+            await asyncio.sleep(0.2)
+            stopping = asyncio.create_task(asker.node.kafka.stop())
+            await asyncio.sleep(0.1)
+            late = asyncio.create_task(other.answer(produce_request("stopping")))
+            await asyncio.sleep(0.3)
+            assert not late.done()
+        finally:
+            disk.syncs.set()
+        assert (await taken).base_offset == 2, "what was taken is answered"
+        await stopping
+        assert await late == b"", "what came during the stop is closed without an answer"
+        writer.close()

@@ -1,15 +1,22 @@
 """A real node in the simulated world."""
 
+import asyncio
 import os
 import subprocess
 import sys
 
 import pytest
 
+from headrace.records import codec
+from headrace.records.record import Record
 from headrace.testing import simulation
 from headrace.testing.faults import KINDS
+from headrace.testing.kafka import Broken, KafkaClient
+from headrace.testing.loop import simulated_loop
 from headrace.testing.machine import SimulatedMachine
+from headrace.testing.network import Network
 from headrace.testing.simulation import Options, run
+from headrace.testing.workload import WALL_MS
 
 COMMAND = [sys.executable, "-m", "headrace.testing.simulation", "--duration-s", "2"]
 
@@ -82,3 +89,27 @@ def test_the_command_shows_a_failing_seed_and_how_to_replay_it(monkeypatch, caps
     shown = capsys.readouterr()
     assert "replay: python -m headrace.testing.simulation --seed 5 --duration-s 1.0" in shown.err
     assert len(shown.out.splitlines()) == 3
+
+
+def test_a_client_that_leaves_while_a_log_opens_takes_nobody_along():
+    async def script(loop, machine):
+        node, clients = loop.process("node", "node"), loop.process("clients", "clients")
+        await node.run(loop.create_task, machine.start(loop, "node", 9092))
+        await clients.run(loop.create_task, two_clients(loop, machine))
+
+    async def two_clients(loop, machine):
+        rng = loop.random_for("clients")
+        leaves, stays = [await KafkaClient.connect("node", 9092, name, rng) for name in ("leaves", "stays")]
+        await leaves.create_topic("topic", 1, {})
+        machine.background.delay_s = (1.0, 1.1)
+        asked = loop.create_task(leaves.fetch("topic", {0: 0}))
+        answer = stays.produce("topic", 0, codec.encode([Record(value=b"value", timestamp_ms=WALL_MS)]), acks=1)
+        await asyncio.sleep(0.5)
+        leaves.close()
+        assert (await stays.produced(answer)).error == 0
+        with pytest.raises(Broken):
+            await asked
+
+    with simulated_loop(1) as loop:
+        Network(loop)
+        loop.run_until_complete(script(loop, SimulatedMachine(loop)))

@@ -10,7 +10,7 @@ from headrace.log.index import decode_index
 from headrace.log.log import Log
 from headrace.log.mending import save_index
 from headrace.log.producers import Producers
-from headrace.log.recovery import _Recovery
+from headrace.log.rescan import Rescan
 from headrace.log.writing import read_whole
 from headrace.testing.machine import SimulatedMachine
 from headrace.testing.simulation import Options, SimulationFailed, run
@@ -47,7 +47,7 @@ def test_acknowledging_before_the_sync_is_found(monkeypatch):
 
 def test_trusting_the_index_over_the_log_is_found(monkeypatch):
     """The index says that batches are there, and opening believes it instead of walking over the log."""
-    honest_flush, honest_scan = Log.flush, _Recovery._scan
+    honest_flush, honest_scan = Log.flush, Rescan._scan
 
     def flush(self):
         honest_flush(self)
@@ -65,7 +65,7 @@ def test_trusting_the_index_over_the_log_is_found(monkeypatch):
         return honest_scan(self, segment, following)
 
     monkeypatch.setattr(Log, "flush", flush)
-    monkeypatch.setattr(_Recovery, "_scan", scan)
+    monkeypatch.setattr(Rescan, "_scan", scan)
     assert found()
 
 
@@ -74,7 +74,7 @@ def test_keeping_a_torn_tail_is_found(monkeypatch):
         segment.size = end
         return True
 
-    monkeypatch.setattr(_Recovery, "_cut", keep)
+    monkeypatch.setattr(Rescan, "_cut", keep)
     assert found()
 
 

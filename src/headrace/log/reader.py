@@ -143,6 +143,8 @@ class FileRead:
                     raise _Damaged(position, expected, TOO_SHORT)
                 continue
             header = read_header(data, begin)
+            if position + header.size > end:
+                raise _Damaged(position, expected, TOO_SHORT)
             if header.next_offset > offset:
                 return self._first(fetch, position, expected, header.size)
             position += header.size
@@ -153,7 +155,7 @@ class FileRead:
         for."""
         if expected >= self._wish.up_to or not self._wish.at_least_one:
             return ReadResult([], 0, self._wish.offset)
-        data = fetch(size, position) if position + size <= self._end else b""
+        data = fetch(size, position)
         if data is None:
             return None
         if len(data) < size:

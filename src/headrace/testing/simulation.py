@@ -256,8 +256,9 @@ class Simulation:
         self.network.heal()
         for kind in ("full", "sync", "power"):
             self.machine.heal(kind)
-        for client in self.clients:
-            client.stopping = client.stopping or not isinstance(client, Consumer)
+        self.admin.stopping = True
+        for producer in self.producers:
+            producer.stopping = True
 
     async def _finish(self, work: list[asyncio.Task[Any]]) -> None:
         waiting = {client.name: task for client, task in zip(self.clients, work, strict=True)}
