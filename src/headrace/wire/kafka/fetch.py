@@ -20,7 +20,7 @@ from uuid import UUID
 from headrace.ports import Buffer
 from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.leaders import Endpoint, Leader, encode_endpoints, encode_leader
-from headrace.wire.kafka.primitives import NIL_UUID, READ_ERRORS, Reader, array, string, tagged, uvarint
+from headrace.wire.kafka.primitives import MAX_ASKED, NIL_UUID, READ_ERRORS, Reader, array, string, tagged, uvarint
 
 OLDEST: Final = 4
 NEWEST: Final = 18
@@ -131,7 +131,7 @@ _FETCHED_12 = struct.Struct(">ihqqqBi")
 
 def decode_request(buffer: Buffer, at: int, end: int, version: int) -> FetchRequest:
     """The body of a request that lies in `buffer` from `at` to `end`."""
-    reader = Reader(buffer, at, end, version >= FLEXIBLE)
+    reader = Reader(buffer, at, end, version >= FLEXIBLE, MAX_ASKED)
     try:
         request = _read_request(reader, version)
     except READ_ERRORS as error:

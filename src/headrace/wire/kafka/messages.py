@@ -23,7 +23,7 @@ from uuid import UUID
 from headrace.ports import Buffer
 from headrace.wire.kafka import header
 from headrace.wire.kafka.errors import MalformedRequest
-from headrace.wire.kafka.primitives import MAX_ELEMENTS, NIL_UUID, Reader
+from headrace.wire.kafka.primitives import MAX_ASKED, MAX_ELEMENTS, NIL_UUID, Reader
 
 # Entities are kio's dataclasses; their types are known only where a file of `api/` names one.
 Entity = Any
@@ -32,10 +32,6 @@ _Read = Callable[[Reader], Any]
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 NO_TIME: Final = datetime.timedelta(0)
 _REQUEST, _RESPONSE = "request", "response"
-
-# Elements of a request that is read by schema: each costs some 50 µs until it is answered, all of them while others
-# wait. A topic of 10,000 partitions, each assigned by hand, has as many.
-MAX_ASKED: Final = 20_010
 
 
 def decode(api_key: int, version: int, buffer: Buffer, at: int, end: int) -> Entity:

@@ -21,7 +21,7 @@ from headrace.ports import Buffer
 from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.leaders import Endpoint, Leader, encode_endpoints, encode_leader
 from headrace.wire.kafka.primitives import (
-    MAX_ELEMENTS,
+    MAX_ASKED,
     NIL_UUID,
     READ_ERRORS,
     array,
@@ -164,14 +164,14 @@ def _plain_request(buffer: Buffer, at: int, end: int) -> tuple[ProduceRequest, i
     acks, timeout_ms, count = _ACKS_AND_COUNT.unpack_from(buffer, at)
     at += 10
     topics = []
-    elements = _checked(count, min(end - at, MAX_ELEMENTS))
+    elements = _checked(count, min(end - at, MAX_ASKED))
     for _ in range(count):
         (size,) = _LENGTH.unpack_from(buffer, at)
         at += 2 + _checked(size, end - at)
         name = str(buffer[at - size : at], "utf-8")
         (partition_count,) = _COUNT.unpack_from(buffer, at)
         at += 4
-        elements += _checked(partition_count, min(end - at, MAX_ELEMENTS - elements))
+        elements += _checked(partition_count, min(end - at, MAX_ASKED - elements))
         partitions = []
         for _ in range(partition_count):
             partition, size = _PARTITION_AND_SIZE.unpack_from(buffer, at)
@@ -198,7 +198,7 @@ def _flexible_request(buffer: Buffer, at: int, end: int, version: int) -> tuple[
     acks, timeout_ms = _ACKS.unpack_from(buffer, at)
     count, at = read_uvarint(buffer, at + 6)
     topics = []
-    elements = _checked(count - 1, min(end - at, MAX_ELEMENTS))
+    elements = _checked(count - 1, min(end - at, MAX_ASKED))
     for _ in range(count - 1):
         name = topic_id = None
         if version >= BY_ID:
@@ -209,7 +209,7 @@ def _flexible_request(buffer: Buffer, at: int, end: int, version: int) -> tuple[
             at += _checked(size - 1, end - at)
             name = str(buffer[at - size + 1 : at], "utf-8")
         partition_count, at = read_uvarint(buffer, at)
-        elements += _checked(partition_count - 1, min(end - at, MAX_ELEMENTS - elements))
+        elements += _checked(partition_count - 1, min(end - at, MAX_ASKED - elements))
         partitions = []
         for _ in range(partition_count - 1):
             (partition,) = _COUNT.unpack_from(buffer, at)
