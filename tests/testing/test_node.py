@@ -105,7 +105,7 @@ def test_a_client_that_leaves_while_a_log_opens_takes_nobody_along():
         asked = loop.create_task(leaves.fetch("topic", {0: 0}))
         answer = stays.produce("topic", 0, codec.encode([Record(value=b"value", timestamp_ms=WALL_MS)]), acks=1)
         await asyncio.sleep(0.5)
-        leaves.close()
+        loop.network.reset(leaves.transport)
         assert (await stays.produced(answer)).error == 0
         with pytest.raises(Broken):
             await asked

@@ -97,13 +97,13 @@ class KafkaClient(asyncio.Protocol):
 
     def close(self) -> None:
         if not self._closed:
-            self._transport.close()
+            self.transport.close()
             self._break("closed by ourselves")
 
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -149,7 +149,7 @@ class KafkaClient(asyncio.Protocol):
         answer: asyncio.Future[Reader] = asyncio.get_running_loop().create_future()
         self._asked.append(_Asked(api_key, version, self._next_id, answer))
         self._next_id += 1
-        self._transport.writelines(pieces)
+        self.transport.writelines(pieces)
         return answer
 
     async def _ask(self, api_key: int, version: int, body: bytes) -> Reader:
@@ -207,7 +207,7 @@ class KafkaClient(asyncio.Protocol):
             if self._closed:
                 raise Broken("the connection is closed")
             self._next_id += 1
-            self._transport.writelines(pieces)
+            self.transport.writelines(pieces)
             return None
         return self._send(header.PRODUCE, version, pieces)
 
