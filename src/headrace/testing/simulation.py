@@ -1,8 +1,9 @@
-"""A whole run from one seed: a node on a simulated machine, clients, faults, and the promises checked at the
-end.
+"""A whole run from one seed: a node on a simulated machine, clients, faults, and the promises checked after.
 
-    python -m headrace.testing.simulation --seed 7            one run; the same seed is the same run, byte
-    for byte python -m headrace.testing.simulation --seed 1 --count 50   fifty runs
+    python -m headrace.testing.simulation --seed 7              one run
+    python -m headrace.testing.simulation --seed 1 --count 50   fifty runs
+
+The same seed is the same run, byte for byte.
 
 The node is the real one; only its machine (disk, clock, threads, sockets) is simulated. Faults strike at
 seeded moments, also while the node starts or stops. When they are over the node must serve again: every
