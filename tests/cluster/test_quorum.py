@@ -128,6 +128,23 @@ def test_a_failed_sync_is_told_and_nothing_is_applied() -> None:
     assert quorum.image.next_producer_id == 0
 
 
+def test_after_a_failed_sync_the_log_is_opened_anew_and_goes_on() -> None:
+    world = World()
+    quorum = start(world)
+    assert propose(world, quorum, 3) is None
+    world.disk.fail_syncs(1)
+    assert isinstance(propose(world, quorum, 7), StorageFailed)
+    assert isinstance(propose(world, quorum, 8), StorageFailed)
+    quorum.recover(world.background)
+    world.background.drain()
+    assert quorum.image.next_producer_id == 7  # it was written, and is synced now
+    assert propose(world, quorum, 9) is None
+    quorum.recover(world.background)
+    assert not world.background.waiting
+    world.power_loss("none")
+    assert start(world).image.next_producer_id == 9
+
+
 def test_a_damaged_state_file_is_named_and_not_guessed() -> None:
     world = World()
     start(world).close()

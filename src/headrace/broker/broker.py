@@ -181,6 +181,7 @@ class Broker:
     def maintain(self) -> None:
         """Retention and what else comes due with time; the driver calls it now and then."""
         now_ms = self.clock.now_ms()
+        self.quorum.recover(self._background)
         for topic in self._names.values():
             for partition in topic.partitions:
                 log = partition.log

@@ -105,7 +105,9 @@ class Partition:
 
     def recover(self) -> None:
         """The log has failed. Whoever comes next opens it anew, and that is its recovery."""
-        self.log = None
+        if self.log is not None:
+            self.log.close()
+            self.log = None
 
     def close(self, error: HeadraceError) -> None:
         """No more service: whoever comes, or waits, is told `error`."""

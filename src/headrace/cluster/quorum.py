@@ -24,16 +24,18 @@ from headrace.cluster import records
 from headrace.cluster.image import Image
 from headrace.cluster.records import MetadataRecord
 from headrace.errors import FormatTooNew, HeadraceError, StorageFailed
-from headrace.log.config import LogConfig
+from headrace.log.config import LogConfig, OnEvent, ignore_event
 from headrace.log.log import Log
 from headrace.log.reader import FileRead
 from headrace.log.store import LogStore
-from headrace.ports import Clock, Files
+from headrace.log.writing import explain
+from headrace.ports import Background, Clock, Files
 from headrace.records import batch, codec, kernel
 
 METADATA_LOG_ID = b"headrace-metadat" + bytes(4)
 SNAPSHOT_ENTRIES = 1000  # replayed at start: a few milliseconds
 READ_BYTES = 1 << 20
+SEGMENT_BYTES = 64 << 20  # snapshots let go of whole segments
 _MAGIC = b"HRMETA01"
 
 _Saveable = TypeVar("_Saveable", bound=msgspec.Struct)
@@ -54,13 +56,24 @@ class _SavedImage(msgspec.Struct, frozen=True):
 
 
 class Quorum:
-    def __init__(self, store: LogStore, files: Files, clock: Clock, node_id: int) -> None:
-        self._files, self._clock, self._node_id = files, clock, node_id
+    def __init__(
+        self, store: LogStore, files: Files, clock: Clock, node_id: int, on_event: OnEvent = ignore_event
+    ) -> None:
+        """Blocks: reads what is there and begins a new term."""
+        self._store, self._files, self._clock, self._on_event = store, files, clock, on_event
         self._folder = f"{store.root}/metadata"
-        files.make_directory(self._folder)
-        files.sync_directory(store.root)
-        config = LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=64 << 20)
-        self._log: Log = store.open_log(f"{self._folder}/log", METADATA_LOG_ID, config)
+        self._waiting: deque[tuple[Decide, Done]] = deque()
+        self._busy = self._recovering = False
+        self.on_apply: Callable[[list[MetadataRecord]], None] = lambda _: None
+        try:
+            self._start(node_id)
+        except OSError as error:
+            raise explain(error, f"reading {self._folder}") from error
+
+    def _start(self, node_id: int) -> None:
+        self._files.make_directory(self._folder)
+        self._files.sync_directory(self._store.root)
+        self._log = self._open_log()
         self.image, self._snapshot_index = self._load_image()
         self._applied = self._snapshot_index
         self._replay()
@@ -68,9 +81,10 @@ class Quorum:
         # A quorum of one elects itself: a new term each start tells this run's entries from the last one's.
         self.hard_state = HardState(max(saved.term, self._log.epochs.latest) + 1, node_id, self._applied)
         self._save(f"{self._folder}/state", self.hard_state)
-        self._waiting: deque[tuple[Decide, Done]] = deque()
-        self._busy = False
-        self.on_apply: Callable[[list[MetadataRecord]], None] = lambda _: None
+
+    def _open_log(self) -> Log:
+        config = LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=SEGMENT_BYTES)
+        return self._store.open_log(f"{self._folder}/log", METADATA_LOG_ID, config, self._on_event)
 
     @property
     def index(self) -> int:
@@ -89,6 +103,24 @@ class Quorum:
         if not self._log.sync_now():
             raise self._log.failed or StorageFailed(f"{self._folder} could not be synced")
         self._commit(made)
+
+    def recover(self, background: Background) -> None:
+        """After a failed sync, now and then until it works: opens the log anew. What is in it counts from then on,
+        whatever its proposer was told."""
+        if self._log.failed is None or self._recovering:
+            return
+        self._recovering = True
+        self._log.close()
+        background.run(self._open_log, self._recovered)
+
+    def _recovered(self, log: Log | None, error: BaseException | None) -> None:
+        self._recovering = False
+        if log is None:
+            self._on_event("metadata.not-recovered", {"error": str(error)})
+            return
+        self._log = log
+        self._replay()
+        self._next()
 
     def close(self) -> None:
         self._log.close()
@@ -126,12 +158,15 @@ class Quorum:
         self._log.flush()
 
     def _commit(self, made: list[MetadataRecord]) -> None:
+        self._apply(made)
+        if self._applied - self._snapshot_index >= SNAPSHOT_ENTRIES:
+            self._snapshot()
+
+    def _apply(self, made: list[MetadataRecord]) -> None:
         self._applied += 1
         for record in made:
             self.image.apply(record)
         self.on_apply(made)
-        if self._applied - self._snapshot_index >= SNAPSHOT_ENTRIES:
-            self._snapshot()
 
     def _snapshot(self) -> None:
         """Only bounds the replay at the next start: when the disk refuses it, the entry after this one tries again."""
@@ -155,9 +190,7 @@ class Quorum:
                     if entry.offset < self._applied:
                         continue
                     assert entry.value is not None
-                    for record in records.decode(entry.value):
-                        self.image.apply(record)
-                    self._applied = entry.offset + 1
+                    self._apply(records.decode(entry.value))
 
     def _save(self, path: str, value: msgspec.Struct) -> None:
         """Whole or not at all: a new file, synced, takes the old one's name."""

@@ -47,7 +47,7 @@ class Node:
         limits = StoreLimits(open_files=self._open_files, tail_bytes=settings.tail_memory_bytes)
         self.store = LogStore.open(settings.data, self._files, self._clock, self._background, limits)
         try:
-            self.quorum = Quorum(self.store, self._files, self._clock, settings.node_id)
+            self.quorum = Quorum(self.store, self._files, self._clock, settings.node_id, self._on_event)
             self.broker = Broker(
                 self.store,
                 self.quorum,

@@ -16,7 +16,7 @@ from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
 from headrace.doors.kafka.sessions import NO_SESSION, Asked, Session
-from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, UnknownTopic, UnknownTopicId
+from headrace.errors import DamagedRange, HeadraceError, NotLeader, OffsetOutOfRange, UnknownTopic, UnknownTopicId
 from headrace.log.reader import FileRead, ReadResult
 from headrace.ports import Buffer
 from headrace.wire.kafka import fetch as wire
@@ -211,7 +211,7 @@ class Fetch:
         if partition is None:
             return _unknown(one)
         if partition.log is None:
-            return partition.error or (failed or {}).get(partition) or UnknownTopic(f"{partition!r} is not open")
+            return partition.error or (failed or {}).get(partition) or NotLeader(f"{partition!r} is being recovered")
         try:
             if want.current_leader_epoch != -1:
                 partition.check_epoch(want.current_leader_epoch)
