@@ -163,6 +163,11 @@ def fill(log: Log, count: int, size: int = 100, **options: Any) -> list[bytes]:
     return written
 
 
+def wait_at_the_end(log: Log) -> None:
+    """As a consumer does that has everything: from now on the newest batches stay in memory."""
+    assert read_now(log, log.written_offset).size == 0
+
+
 def read_now(log: Log, offset: int, max_bytes: int = 1 << 20, **options: Any) -> ReadResult:
     read = log.read(offset, max_bytes, **options)
     return read.run() if isinstance(read, FileRead) else read

@@ -12,7 +12,7 @@ from headrace.log.reader import FileRead
 from headrace.records.batch import read_header
 from headrace.records.codec import decode
 from headrace.testing.disk import SimulatedDisk
-from tests.log.kit import START_MS, World, append, batch, fill, joined, read_all, read_now
+from tests.log.kit import START_MS, World, append, batch, fill, joined, read_all, read_now, wait_at_the_end
 
 SMALL = LogConfig(segment_bytes=1024, index_interval_bytes=256, tail_bytes=0)
 
@@ -67,6 +67,7 @@ def test_an_immutable_batch_is_copied_and_a_writable_one_is_not(world):
 @pytest.mark.parametrize("tail_bytes", [0, 3000, 4 << 20])
 def test_memory_and_file_give_the_same_bytes(world, tail_bytes):
     log = world.log(config=LogConfig(segment_bytes=4096, index_interval_bytes=512, tail_bytes=tail_bytes))
+    wait_at_the_end(log)
     written = fill(log, 60)
     world.background.drain()
     for max_bytes in (1, 500, 1 << 20):
@@ -78,6 +79,7 @@ def test_memory_and_file_give_the_same_bytes(world, tail_bytes):
 def test_a_read_starts_with_the_batch_that_holds_the_offset(world):
     for tail_bytes in (0, 1 << 20):
         log = world.log(f"tail{tail_bytes}", LogConfig(tail_bytes=tail_bytes))
+        wait_at_the_end(log)
         append(log, batch(count=5))
         append(log, batch(count=5))
         found = read_now(log, 7)
@@ -89,6 +91,7 @@ def test_a_read_stops_where_it_is_told_to():
     world = World()
     for tail_bytes in (0, 1 << 20):
         log = world.log(f"tail{tail_bytes}", LogConfig(tail_bytes=tail_bytes))
+        wait_at_the_end(log)
         written = fill(log, 10)
         assert joined(read_now(log, 2, up_to=5)) == b"".join(written[2:5])
         assert read_now(log, 5, up_to=5).size == 0
@@ -98,6 +101,23 @@ def test_a_read_stops_where_it_is_told_to():
         assert read_now(log, 0, 3 * size - 1).next_offset == 2
         assert read_now(log, 0, size - 1).next_offset == 1
         assert read_now(log, 0, size - 1, at_least_one=False) == ([], 0, 0)
+
+
+def test_what_is_appended_stays_in_memory_while_somebody_reads_at_the_end_and_only_then():
+    world = World()
+    log = world.log(config=LogConfig(tail_bytes=1000))
+    tails = world.store.services.tails
+    fill(log, 3)
+    assert tails.size_bytes == 0
+    wait_at_the_end(log)
+    written = fill(log, 3)
+    assert tails.size_bytes > 0
+    before = world.disk.bytes_read
+    assert joined(read_now(log, 3)) == b"".join(written)
+    assert world.disk.bytes_read == before
+    fill(log, 50)  # far more than a tail holds, and nobody came
+    assert tails.size_bytes == 0
+    assert len(decode(read_all(log))) == 56
 
 
 def test_a_batch_larger_than_any_window_is_read_whole(world):

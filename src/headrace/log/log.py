@@ -7,7 +7,9 @@ Rules:
   be read. A flush that fails leaves nothing behind: no offset, no producer's sequence, no byte;
 - `written_offset` is the end of what is in the file, `synced_offset` of what was synced. A sync that failed
   fails the log: it refuses everything until it is opened anew, and thereby recovered;
-- no file and no folder exists before the first flush, so that ten thousand idle logs cost little.
+- no file and no folder exists before the first flush, so that ten thousand idle logs cost little;
+- the newest batches stay in memory while somebody reads at the end, and only then: what nobody waits for is not worth
+  memory, and a producer's buffer that is free again at once is still in the processor's cache when the next one comes.
 
 What can be done later is done elsewhere: snapshots in checkpoint.py, letting go of old segments in
 retention.py, cutting the end in truncation.py, looking for a time in times.py.
@@ -39,6 +41,7 @@ from headrace.log.writing import FULL, MAX_BUFFERS, explain, write_all, write_re
 __all__ = ["AnyLog", "Log", "LogConfig", "Staged"]
 
 SNAPSHOT_BYTES = 64 << 20  # appended since the last one: what recovery walks over at most, a fraction of a second
+NOBODY_READS = 1 << 62
 CLOSE_BYTES = 1 << 20  # less than this is walked over at the next opening rather than saved at closing
 
 
@@ -49,6 +52,7 @@ class Log(Durability):
         "_folder_made",
         "_roll_at_ms",
         "_tail",
+        "_unread_bytes",
         "checkpoint",
         "holes",
         "leftovers",
@@ -75,6 +79,7 @@ class Log(Durability):
         self.leftovers: list[str] = []  # files to be removed once no snapshot names them
         self.checkpoint = Checkpoint(self)
         self._tail = Tail(config.tail_bytes, services.tails, found.next_offset)
+        self._unread_bytes = NOBODY_READS  # appended since somebody read at the end
         self._folder_made = bool(self.segments)
         self._closing = False
         self._roll_at_ms = self._segment_end_ms()
@@ -109,7 +114,11 @@ class Log(Durability):
         segment.size, segment.next_offset = position, self.end_offset
         if not segment.dirty:
             self._dirty(segment)
-        self._tail.append(staged)
+        if self._unread_bytes <= self.config.tail_bytes:
+            self._unread_bytes += self._staged_bytes
+            self._tail.append(staged)
+        else:
+            self._tail.skip_to(self.end_offset)
         self._written()
         if (must_roll and segment.base > self.start_offset) or self.since_snapshot >= SNAPSHOT_BYTES:
             self.checkpoint.request()
@@ -249,6 +258,7 @@ class Log(Durability):
         if up_to is not None and up_to < end:
             end = up_to
         if offset >= end:
+            self._unread_bytes = 0
             return ReadResult([], 0, offset)
         if self.holes:
             hole = self.holes.at(offset)
@@ -256,6 +266,7 @@ class Log(Durability):
                 raise DamagedRange(offset, hole.next_offset, hole.why)
             end = self.holes.next_start(offset, end)
         if offset >= self._tail.first_offset:
+            self._unread_bytes = 0
             return self._tail.read(offset, max_bytes, end, at_least_one)
         return self._read_file(Wish(offset, max_bytes, end, at_least_one))
 

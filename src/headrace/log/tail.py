@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.ports import Buffer
+from headrace.records.kernel import room
 
 KEEP_BYTES = 32 << 10  # from here on keeping the producer's own buffer is cheaper than copying it
 BLOCK_BYTES = 64 << 10
@@ -146,13 +147,20 @@ class Tail:
         self.size_bytes = 0
         self.first_offset = next_offset
 
+    def skip_to(self, next_offset: int) -> None:
+        """Nobody reads here: what was appended is not kept."""
+        if self._blocks:
+            self.clear(next_offset)
+        else:
+            self.first_offset = next_offset
+
     def _room(self, size: int, base_offset: int) -> Block:
         last = self._blocks[-1] if self._blocks else None
         if last is not None and last.capacity - last.used >= size:
             return last
         wanted = FIRST_BLOCK_BYTES if last is None else 2 * last.capacity
         capacity = min(BLOCK_BYTES, max(wanted, size))
-        return self._add(bytearray(capacity), capacity, base_offset)
+        return self._add(room(capacity), capacity, base_offset)
 
     def _add(self, buffer: Buffer, capacity: int, base_offset: int) -> Block:
         block = Block(buffer, capacity)
