@@ -97,9 +97,7 @@ def test_more_records_than_the_bytes_can_hold_are_refused(kernel: Any) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_the_formats_before_v2_are_told_from_damage_even_when_shorter_than_a_header(
-    kernel: Any, magic: int
-) -> None:
+def test_the_formats_before_v2_are_told_from_damage_even_when_shorter_than_a_header(kernel: Any, magic: int) -> None:
     for size in (17, 26, 61, 100):
         with pytest.raises(UnsupportedMagic, match=f"magic {magic}"):
             kernel.validate(bytes(16) + bytes([magic]) + bytes(size - 17))
@@ -204,11 +202,7 @@ def test_a_cut_holds_just_the_whole_batches_that_a_reader_may_have(
     limit = data.draw(st.integers(0, len(log)))
     begin, end, next_offset, damaged = kernel.cut(log, 0, limit, from_offset, up_to)
     whole = kernel.scan(log, 0, len(log), 0, True)[0]
-    wanted = [
-        entry
-        for entry in whole
-        if entry[3] > from_offset and entry[2] < up_to and entry[0] + entry[1] <= limit
-    ]
+    wanted = [entry for entry in whole if entry[3] > from_offset and entry[2] < up_to and entry[0] + entry[1] <= limit]
     assert not damaged
     if wanted:
         assert (begin, end) == (wanted[0][0], wanted[-1][0] + wanted[-1][1])

@@ -80,9 +80,7 @@ def test_aiokafka_reads_ours_and_we_read_its(kind: int) -> None:
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["none", "gzip"])
 def test_kafka_python_reads_ours_and_we_read_its(kind: int) -> None:
-    assert theirs(PythonBatch, encode(SAMPLE, BatchOptions(compression=COMPRESSIONS[kind]))) == numbered(
-        SAMPLE
-    )
+    assert theirs(PythonBatch, encode(SAMPLE, BatchOptions(compression=COMPRESSIONS[kind]))) == numbered(SAMPLE)
     batch = built(PythonBuilder, kind)
     assert decode(batch) == numbered(SAMPLE)
     header = batches.validate(batch)
@@ -138,9 +136,7 @@ def test_what_is_no_batch_is_named_with_its_place() -> None:
 
 def test_a_lying_record_count_in_a_true_batch_is_refused() -> None:
     for name in COMPRESSIONS:
-        lie = patched(
-            patched(encode(SAMPLE, BatchOptions(compression=name)), ">i", 57, 10**9), ">i", 23, 10**9
-        )
+        lie = patched(patched(encode(SAMPLE, BatchOptions(compression=name)), ">i", 57, 10**9), ">i", 23, 10**9)
         with pytest.raises(CorruptBatch, match="1000000000 records can not fit"):
             decode(lie)
 

@@ -60,9 +60,7 @@ def test_batches_become_a_table_with_every_record(given_runs: list[list[Record]]
 
 
 @given(runs_of_records, st.data())
-def test_any_slice_of_a_table_becomes_batches_with_the_same_records(
-    run: list[Record], data: st.DataObject
-) -> None:
+def test_any_slice_of_a_table_becomes_batches_with_the_same_records(run: list[Record], data: st.DataObject) -> None:
     table = to_arrow([encode(run)])
     start = data.draw(st.integers(0, len(run) - 1))
     size = data.draw(st.integers(1, len(run) - start))
@@ -71,9 +69,7 @@ def test_any_slice_of_a_table_becomes_batches_with_the_same_records(
     found = decode(b"".join(encoded))
     assert bare(found) == bare(run[start : start + size])
     assert [record.offset for record in found] == list(range(70, 70 + size))
-    assert all(
-        len(batch) <= limit or header.record_count == 1 for batch in encoded for header, _ in split(batch)
-    )
+    assert all(len(batch) <= limit or header.record_count == 1 for batch in encoded for header, _ in split(batch))
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)

@@ -78,10 +78,7 @@ def test_a_raw_snappy_block_is_read_too() -> None:
 
 @pytest.mark.parametrize("kind", [GZIP, LZ4, ZSTD])
 def test_members_one_after_the_other_are_read_as_one(kind: int) -> None:
-    assert (
-        bytes(decompress(kind, bytes(compress(kind, MIXED)) + bytes(compress(kind, b"more"))))
-        == MIXED + b"more"
-    )
+    assert bytes(decompress(kind, bytes(compress(kind, MIXED)) + bytes(compress(kind, b"more")))) == MIXED + b"more"
 
 
 @pytest.mark.parametrize("kind", REAL)

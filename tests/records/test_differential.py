@@ -40,9 +40,7 @@ def damaged(batch: bytes, seed: random.Random) -> bytes:
             case 3:
                 out[at:at] = out[at : at + seed.randrange(12)]
             case _:
-                out[at : at + 4] = seed.choice(
-                    (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0")
-                )
+                out[at : at + 4] = seed.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"))
     return bytes(out)
 
 
@@ -60,9 +58,7 @@ def test_bytes_of_any_kind_are_judged_alike_as_batches(data: bytes) -> None:
 
 
 @settings(max_examples=400)
-@given(
-    st.randoms(use_true_random=False), st.integers(-1, 8), st.booleans(), st.integers(0, 8), st.integers(0, 8)
-)
+@given(st.randoms(use_true_random=False), st.integers(-1, 8), st.booleans(), st.integers(0, 8), st.integers(0, 8))
 def test_damaged_logs_are_walked_alike(
     seed: random.Random, expected: int, check: bool, from_offset: int, up_to: int
 ) -> None:
@@ -77,9 +73,7 @@ def test_damaged_logs_are_walked_alike(
 
 
 @settings(max_examples=600)
-@given(
-    runs_of_records, st.randoms(use_true_random=False), st.integers(-1, 14), st.none() | st.integers(-1, BIG)
-)
+@given(runs_of_records, st.randoms(use_true_random=False), st.integers(-1, 14), st.none() | st.integers(-1, BIG))
 def test_damaged_records_are_read_alike_as_rows_and_as_columns(
     given_records: list[Record], seed: random.Random, count: int, append_time: int | None
 ) -> None:
@@ -89,9 +83,7 @@ def test_damaged_records_are_read_alike_as_rows_and_as_columns(
     same("decode_columns", [(body, count, 5, 1_000, append_time)])
 
 
-@given(
-    st.binary(max_size=120), st.integers(-2, 20), st.integers(-2, 2**63 - 1), st.integers(-(2**63), 2**63 - 1)
-)
+@given(st.binary(max_size=120), st.integers(-2, 20), st.integers(-2, 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_bytes_of_any_kind_are_read_alike_as_records(data: bytes, count: int, offset: int, time: int) -> None:
     same("decode_records", data, count, offset, time, None)
     same("decode_columns", [(data, count, offset, time, None)])
@@ -112,10 +104,7 @@ def test_columns_are_built_alike_from_several_batches(given_runs: list[list[Reco
     bodies = [twin.encode_records(run) for run in given_runs]
     same(
         "decode_columns",
-        [
-            (body[61:], len(run), 9, base, None)
-            for run, (body, base, _) in zip(given_runs, bodies, strict=True)
-        ],
+        [(body[61:], len(run), 9, base, None) for run, (body, base, _) in zip(given_runs, bodies, strict=True)],
     )
 
 

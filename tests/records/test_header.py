@@ -11,9 +11,7 @@ from tests.records.kernels import patched, plain_batch
 
 def test_the_header_reads_every_field_that_was_written() -> None:
     producer = Producer(7, 3, 2**31 - 2)
-    options = BatchOptions(
-        40, "gzip", 9, producer, is_transactional=True, is_control=True, append_time_ms=777
-    )
+    options = BatchOptions(40, "gzip", 9, producer, is_transactional=True, is_control=True, append_time_ms=777)
     header = read_header(encode([Record(b"a", b"b", (), 10), Record(b"c", b"d", (), 5)], options))
     assert (header.base_offset, header.last_offset, header.next_offset) == (40, 41, 42)
     assert (header.leader_epoch, header.magic, header.record_count) == (9, 2, 2)

@@ -19,9 +19,7 @@ def run(program: str, path: Path | None = None, **environment: str) -> str:
     """What a fresh interpreter prints; modules in `path` win over installed ones."""
     found = [str(path)] if path else []
     env = os.environ | {"PYTHONPATH": os.pathsep.join(found + sys.path)} | environment
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 

@@ -124,9 +124,7 @@ def test_a_timestamp_that_no_64_bits_hold_is_refused_both_ways(kernel: Any) -> N
     with pytest.raises(CorruptBatch, match="a timestamp out of range"):
         kernel.decode_records(one(b"\0", 2**62, 0, -1, -1, 0), 1, 0, 2**62, None)
     for times in ([2**63], [-(2**63) - 1], [0, 2**63], [2**62, -(2**62) - 1]):
-        with pytest.raises(
-            InvalidTimestamp, match=f"{times[-1]} ms does not fit a batch that starts at {times[0]} ms"
-        ):
+        with pytest.raises(InvalidTimestamp, match=f"{times[-1]} ms does not fit a batch that starts at {times[0]} ms"):
             kernel.encode_records([Record(None, None, (), time) for time in times])
 
 

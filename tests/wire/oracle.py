@@ -25,9 +25,7 @@ _ERRORS = list(ErrorCode)
 
 
 def schema(api_key: int, version: int, side: str) -> type:
-    return (
-        load_request_schema(api_key, version) if side == "request" else load_response_schema(api_key, version)
-    )
+    return load_request_schema(api_key, version) if side == "request" else load_response_schema(api_key, version)
 
 
 def entities(kind: type, seed: int, count: int) -> list[Any]:

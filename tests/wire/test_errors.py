@@ -14,17 +14,13 @@ NEVER_SENT = {errors.DirectoryLocked, errors.FormatTooNew, errors.HeadraceError}
 
 def test_every_error_of_ours_has_a_code() -> None:
     ours = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
-    missing = {
-        kind.__name__ for kind in ours - NEVER_SENT if not any(base in _CODES for base in kind.__mro__)
-    }
+    missing = {kind.__name__ for kind in ours - NEVER_SENT if not any(base in _CODES for base in kind.__mro__)}
     assert not missing
 
 
 def test_codes_are_those_of_kafka() -> None:
     names = {code.value: code.name for code in kio.schema.errors.ErrorCode}
-    assert {code.value: code.name.lower() for code in Code} == {
-        code.value: names[code.value] for code in Code
-    }
+    assert {code.value: code.name.lower() for code in Code} == {code.value: names[code.value] for code in Code}
 
 
 def test_a_subclass_has_the_code_of_its_nearest_base() -> None:

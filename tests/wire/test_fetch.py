@@ -55,11 +55,7 @@ def _request(entity: Any) -> FetchRequest:
         getattr(entity, "session_id", 0),
         getattr(entity, "session_epoch", -1),
         [FetchTopic(*_identity(t), [_asked(p) for p in t.partitions]) for t in entity.topics],
-        [
-            ForgottenTopic(*_identity(t), list(t.partitions))
-            for t in getattr(entity, "forgotten_topics_data", ())
-        ]
-        or (),
+        [ForgottenTopic(*_identity(t), list(t.partitions)) for t in getattr(entity, "forgotten_topics_data", ())] or (),
         getattr(entity, "rack_id", ""),
         getattr(entity, "cluster_id", None),
         state.replica_epoch if state else -1,
@@ -112,9 +108,7 @@ def test_an_answer_is_written_as_kio_writes_it_and_reads_as_kio_wrote_it(version
         error = entity.error_code.value if version >= 7 else 0
         session_id = entity.session_id if version >= 7 else 0
         topics = [FetchedTopic(*_identity(t), [_fetched(p) for p in t.partitions]) for t in entity.responses]
-        endpoints = [
-            Endpoint(e.node_id, e.host, e.port, e.rack) for e in getattr(entity, "node_endpoints", ())
-        ]
+        endpoints = [Endpoint(e.node_id, e.host, e.port, e.rack) for e in getattr(entity, "node_endpoints", ())]
         buffers = fetch.encode_response(version, 9, throttle_ms, error, session_id, topics, endpoints)
         assert b"".join(buffers) == header.answer(header.FETCH, version, 9, body)
         read = fetch_client.decode_response(body, 0, len(body), version)

@@ -86,9 +86,7 @@ def test_noise_is_refused_or_read_but_raises_nothing_else() -> None:
 
     rng = random.Random(5)
     for _ in range(3000):
-        noise = rng.choice(
-            (rng.randbytes(rng.randrange(80)), bytes(rng.choices((0, 1, 2, 255), k=rng.randrange(80))))
-        )
+        noise = rng.choice((rng.randbytes(rng.randrange(80)), bytes(rng.choices((0, 1, 2, 255), k=rng.randrange(80)))))
         for decode, version in (
             (produce.decode_request, rng.randrange(3, 14)),
             (fetch.decode_request, rng.randrange(4, 19)),

@@ -56,9 +56,7 @@ def test_a_request_reads_as_kio_wrote_it_and_is_written_as_kio_writes_it(version
             )
             for topic in request.topics
         ]
-        topics = [
-            (*_identity(t), [(p.index, p.records) for p in t.partition_data]) for t in entity.topic_data
-        ]
+        topics = [(*_identity(t), [(p.index, p.records) for p in t.partition_data]) for t in entity.topic_data]
         assert seen == topics
 
         pieces = produce_client.encode_request(
@@ -80,9 +78,7 @@ def test_an_answer_is_written_as_kio_writes_it_and_reads_as_kio_wrote_it(version
             for topic in entity.responses
         ]
         throttle_ms = oracle.milliseconds(entity.throttle_time)
-        endpoints = [
-            Endpoint(e.node_id, e.host, e.port, e.rack) for e in getattr(entity, "node_endpoints", ())
-        ]
+        endpoints = [Endpoint(e.node_id, e.host, e.port, e.rack) for e in getattr(entity, "node_endpoints", ())]
         raw = produce.encode_response(version, 9, topics, throttle_ms, endpoints)
         assert raw == header.answer(header.PRODUCE, version, 9, body)
         assert produce_client.decode_response(body, 0, len(body), version) == (topics, throttle_ms, endpoints)
@@ -93,13 +89,9 @@ def test_an_answer_is_written_as_kio_writes_it_and_reads_as_kio_wrote_it(version
 def test_the_quick_answer_has_the_same_bytes_as_the_general_one(version: int, name: str) -> None:
     topic_id = UUID(bytes=bytes(range(16)))
     by_id = version >= 13
-    topic = TopicResult(
-        None if by_id else name, topic_id if by_id else None, [PartitionResult(3, 0, 1 << 40, 5, 6)]
-    )
+    topic = TopicResult(None if by_id else name, topic_id if by_id else None, [PartitionResult(3, 0, 1 << 40, 5, 6)])
     raw = topic_id.bytes if by_id else name.encode()
-    assert produce.encode_single(version, -2, raw, 3, 1 << 40, 5, 6) == produce.encode_response(
-        version, -2, [topic]
-    )
+    assert produce.encode_single(version, -2, raw, 3, 1 << 40, 5, 6) == produce.encode_response(version, -2, [topic])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
