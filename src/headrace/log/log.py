@@ -8,8 +8,8 @@ Rules:
 - `written_offset` is the end of what is in the file, `synced_offset` of what was synced. A sync that failed
   fails the log: it refuses everything until it is opened anew, and thereby recovered;
 - no file and no folder exists before the first flush, so that ten thousand idle logs cost little;
-- the newest batches stay in memory while somebody reads at the end, and only then: what nobody waits for is not worth
-  memory, and a producer's buffer that is free again at once is still in the processor's cache when the next one comes.
+- the newest batches stay in memory only while somebody reads at the end: a buffer that is free again at once is still
+  in the processor's cache when the next batch comes.
 
 What can be done later is done elsewhere: snapshots in checkpoint.py, letting go of old segments in
 retention.py, cutting the end in truncation.py, looking for a time in times.py.
@@ -244,11 +244,9 @@ class Log(Durability):
     def read(
         self, offset: int, max_bytes: int, *, up_to: int | None = None, at_least_one: bool = True
     ) -> ReadResult | FileRead:
-        """Whole batches from the one that holds `offset`, as many as fit into `max_bytes`, none that starts
-        at `up_to` or later.
+        """Whole batches from the one that holds `offset`, as many as fit into `max_bytes`, none from `up_to` on.
 
-        At least one, whatever its size, when asked for. A FileRead has to wait for the disk: `run` it off the
-        loop.
+        At least one, whatever its size, when asked for. A FileRead has to wait for the disk: `run` it off the loop.
         """
         if self.failed is not None:
             raise self.failed

@@ -23,90 +23,23 @@ import errno
 import os
 import random
 from collections.abc import Sequence
-from typing import Literal
 
 from headrace.ports import Buffer
+from headrace.testing.platter import Directory, File, Keep, apply
 
-PAGE_BYTES = 4096
-SECTOR_BYTES = 512  # the largest unit that a disk writes whole
 UNLIMITED = 1 << 62
-
-Keep = Literal["none", "all", "some"]
 
 
 class PowerLoss(Exception):
     """The machine is off."""
 
 
-class _File:
-    __slots__ = ("data", "dirty", "durable", "is_resized")
-
-    def __init__(self) -> None:
-        self.data = bytearray()  # what programs see
-        self.durable = bytearray()  # what the platter holds
-        self.dirty: set[int] = set()  # pages that a sync would write
-        self.is_resized = False
-
-    def write(self, data: Buffer, position: int) -> None:
-        end = position + len(data)
-        if end > len(self.data):
-            self.data.extend(bytes(end - len(self.data)))
-            self.is_resized = True
-        self.data[position:end] = data
-        self.dirty.update(range(position // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES))
-
-    def resize(self, size: int) -> None:
-        if size < len(self.data):
-            del self.data[size:]
-            self.dirty = {page for page in self.dirty if page * PAGE_BYTES < size}
-        else:
-            self.data.extend(bytes(size - len(self.data)))
-        self.is_resized = True
-
-    def sync(self) -> None:
-        _resize(self.durable, len(self.data))
-        for page in self.dirty:
-            at = page * PAGE_BYTES
-            self.durable[at : at + PAGE_BYTES] = self.data[at : at + PAGE_BYTES]
-        self.call_clean()
-
-    def call_clean(self) -> None:
-        self.dirty.clear()
-        self.is_resized = False
-
-    def lose(self, keep: Keep, chance: random.Random) -> None:
-        """What is left of it after a power loss is all there ever was."""
-        left = bytearray(self.durable)
-        reached = len(left)
-        for page in sorted(self.dirty):
-            at = page * PAGE_BYTES
-            new = self.data[at : at + PAGE_BYTES]
-            kept = _kept_bytes(len(new), keep, chance)
-            if kept:
-                _resize(left, max(len(left), at + kept))
-                left[at : at + kept] = new[:kept]
-                reached = max(reached, at + kept)
-        if self.is_resized:
-            sizes = {"none": [len(self.durable)], "all": [len(self.data)]}.get(keep)
-            _resize(left, chance.choice(sizes or [len(self.durable), len(self.data), reached]))
-        self.data, self.durable = left, bytearray(left)
-        self.call_clean()
-
-
-class _Directory:
-    __slots__ = ("durable", "entries")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, _File | _Directory] = {}
-        self.durable: dict[str, _File | _Directory] = {}
-
-
 class SimulatedDisk:
     def __init__(self, seed: int = 0, *, short_writes: float = 0.0, waits: float = 0.0) -> None:
         self._chance = random.Random(seed)
-        self._root = _Directory()
-        self._changes: list[tuple[_Directory, str, str, str, _File | _Directory]] = []
-        self._handles: dict[int, tuple[_File, str]] = {}
+        self._root = Directory()
+        self._changes: list[tuple[Directory, str, str, str, File | Directory]] = []
+        self._handles: dict[int, tuple[File, str]] = {}
         self._locks: dict[int, str] = {}
         self._next_handle = 3
         self._short_writes, self._waits = short_writes, waits
@@ -128,7 +61,7 @@ class SimulatedDisk:
         self._new_life(f"power loss, keeping {keep}")
         for directory, what, name, new, node in self._changes:
             if keep == "all" or (keep == "some" and self._chance.random() < 0.5):
-                _apply(directory.durable, what, name, new, node)
+                apply(directory.durable, what, name, new, node)
         self._changes.clear()
         self._lose(self._root, keep, set())
 
@@ -179,13 +112,13 @@ class SimulatedDisk:
         self._check_on()
         directory, name = self._place(path)
         node = directory.entries.get(name)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self._change(f"create {path}")
-            node = _File()
+            node = File()
             self._link(directory, name, node)
         return self._new_handle(node, path)
 
@@ -262,7 +195,7 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         self._change(f"rename {old} {new_name}")
         node = directory.entries[name]
-        _apply(directory.entries, "rename", name, new_name, node)
+        apply(directory.entries, "rename", name, new_name, node)
         self._changes.append((directory, "rename", name, new_name, node))
 
     def remove(self, path: str) -> None:
@@ -271,7 +204,7 @@ class SimulatedDisk:
         node = directory.entries.get(name)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         self._change(f"remove {path}")
         self._free_bytes += len(node.data)
@@ -293,9 +226,9 @@ class SimulatedDisk:
             inner = node.entries.get(name)
             if inner is None:
                 self._change(f"directory {path}")
-                inner = _Directory()
+                inner = Directory()
                 self._link(node, name, inner)
-            if not isinstance(inner, _Directory):
+            if not isinstance(inner, Directory):
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
             node = inner
 
@@ -337,10 +270,10 @@ class SimulatedDisk:
         self._locks.clear()
         self.mend()
 
-    def _lose(self, directory: _Directory, keep: Keep, seen: set[int]) -> None:
+    def _lose(self, directory: Directory, keep: Keep, seen: set[int]) -> None:
         directory.entries = dict(directory.durable)
         for _, node in sorted(directory.entries.items()):
-            if isinstance(node, _Directory):
+            if isinstance(node, Directory):
                 self._lose(node, keep, seen)
             elif id(node) not in seen:
                 seen.add(id(node))
@@ -365,75 +298,44 @@ class SimulatedDisk:
                 self.trace.append(f"failed {kind} {path}")
                 raise OSError(errno.EIO, f"the {kind} failed", path)
 
-    def _new_handle(self, file: _File, path: str) -> int:
+    def _new_handle(self, file: File, path: str) -> int:
         self._next_handle += 1
         self._handles[self._next_handle] = file, path
         return self._next_handle
 
-    def _open_file(self, handle: int) -> tuple[_File, str]:
+    def _open_file(self, handle: int) -> tuple[File, str]:
         if handle not in self._handles:
             raise OSError(errno.EBADF, "handle is not open")
         return self._handles[handle]
 
-    def _link(self, directory: _Directory, name: str, node: _File | _Directory) -> None:
+    def _link(self, directory: Directory, name: str, node: File | Directory) -> None:
         directory.entries[name] = node
         self._changes.append((directory, "link", name, "", node))
 
-    def _unlink(self, directory: _Directory, name: str, node: _File | _Directory) -> None:
+    def _unlink(self, directory: Directory, name: str, node: File | Directory) -> None:
         del directory.entries[name]
         self._changes.append((directory, "unlink", name, "", node))
 
-    def _place(self, path: str) -> tuple[_Directory, str]:
+    def _place(self, path: str) -> tuple[Directory, str]:
         return self._directory(os.path.dirname(path)), os.path.basename(path)
 
-    def _directory(self, path: str) -> _Directory:
-        node: _File | _Directory | None = self._root
+    def _directory(self, path: str) -> Directory:
+        node: File | Directory | None = self._root
         for name in _parts(path):
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
             node = node.entries.get(name)
             if node is None:
                 raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
         return node
 
-    def _file(self, path: str) -> _File:
+    def _file(self, path: str) -> File:
         directory, name = self._place(path)
         node = directory.entries[name]
-        assert isinstance(node, _File)
+        assert isinstance(node, File)
         return node
-
-
-def _apply(names: dict[str, _File | _Directory], what: str, name: str, new: str, node: _File | _Directory) -> None:
-    if what == "link":
-        names[name] = node
-    elif what == "unlink":
-        if names.get(name) is node:
-            del names[name]
-    else:
-        if names.get(name) is node:
-            del names[name]
-        names[new] = node
-
-
-def _kept_bytes(size: int, keep: Keep, chance: random.Random) -> int:
-    if keep != "some":
-        return size if keep == "all" else 0
-    fate = chance.random()
-    if fate < 0.45:
-        return size
-    if fate < 0.85:
-        return 0
-    torn = chance.randint(0, size)
-    return torn if fate < 0.9 else torn // SECTOR_BYTES * SECTOR_BYTES
-
-
-def _resize(data: bytearray, size: int) -> None:
-    if size < len(data):
-        del data[size:]
-    else:
-        data.extend(bytes(size - len(data)))
 
 
 def _parts(path: str) -> list[str]:
