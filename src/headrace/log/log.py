@@ -90,10 +90,6 @@ class Log(Durability):
 
     # Writing
 
-    @property
-    def active(self) -> Segment | None:
-        return self.segments[-1] if self.segments else None
-
     def flush(self) -> None:
         """Writes what is staged. DiskFull, StorageFailed: nothing of it was kept."""
         staged = self._staged
