@@ -51,8 +51,9 @@ bench: $(READY) ## Measure us beside Apache Kafka (ARGS="--quick"; needs java an
 long: $(READY) ## The long fault tests (kill -9, 100 rounds, ...)
 	@$(BIN)/python -m pytest -q -m long $(ARGS)
 
-figures: $(READY) ## Paste the kept benchmark (make bench ARGS=--keep) into README.md
+figures: $(READY) ## Paste the kept benchmark (make bench ARGS=--keep) and the settings into the documents
 	@$(BIN)/python tools/figures.py
+	@$(BIN)/python tools/settings_page.py
 
 lock: $(READY) ## Choose the newest dependencies and write requirements/ anew
 	@$(BIN)/python tools/lock.py

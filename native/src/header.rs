@@ -102,7 +102,8 @@ impl Header {
     /// What a producer may not send, though a compacted log may hold it.
     pub fn unacceptable(&self) -> Option<String> {
         let compression = self.attributes & COMPRESSION_MASK;
-        let body = self.size() - HEADER_BYTES;
+        // Unfolded, no body is larger than a batch.
+        let body = if compression == 0 { self.size() - HEADER_BYTES } else { MAX_BATCH_BYTES as usize };
         if self.record_count < 1 || self.last_offset_delta != self.record_count - 1 {
             return Some(format!(
                 "{} records with a last offset delta of {}",
@@ -112,7 +113,7 @@ impl Header {
         if compression > LAST_COMPRESSION {
             return Some(format!("compression {compression} is not known"));
         }
-        if compression == 0 && self.record_count as usize > body / crate::record::MIN_RECORD_BYTES {
+        if self.record_count as usize > body / crate::record::MIN_RECORD_BYTES {
             return Some(format!("{} records can not fit in {body} bytes", self.record_count));
         }
         None

@@ -22,7 +22,7 @@ mod writer;
 use pyo3::prelude::*;
 
 /// Raised when a kernel's signature or meaning changes; the program uses only the version that it was written for.
-const API_VERSION: u32 = 2;
+const API_VERSION: u32 = 3;
 
 #[pymodule]
 mod headrace_native {

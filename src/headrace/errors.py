@@ -41,6 +41,10 @@ class DirectoryLocked(HeadraceError):
     """Another process holds the data directory."""
 
 
+class DirectoryUnusable(HeadraceError):
+    """A data directory that cannot be made or written in."""
+
+
 class FormatTooNew(HeadraceError):
     """The data was written by a newer program than this one."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -282,3 +282,54 @@ async def test_a_memory_topic_keeps_what_fits_and_touches_no_disk() -> None:
     assert node.world.disk.changes == changes
     assert partition.high_watermark == first + 100
     assert first < partition.start_offset < partition.high_watermark
+
+
+async def test_a_fault_with_one_partition_leaves_the_others_in_line() -> None:
+    node = Node()
+    await node.topic("t", partitions=3)
+    parts = [await node.partition("t", index) for index in range(3)]
+    for part in parts:
+        part.append(batch(b"v"), START_MS)
+    broken = parts[1]
+    log, broken.log = broken.log, cast("Any", Faulty())
+    with pytest.raises(ZeroDivisionError):
+        node.broker.flush()
+    broken.log = log
+    node.broker.flush()
+    assert [parts[0].high_watermark, parts[2].high_watermark] == [1, 1]
+    assert node.broker.dirty == []
+    assert not any(part.dirty for part in parts)
+
+
+class Faulty:
+    def flush(self) -> None:
+        raise ZeroDivisionError
+
+
+async def test_a_refused_write_is_told_once_until_the_partition_is_written_to_again() -> None:
+    node = Node()
+    partition = await node.partition()
+    produce(node, partition, batch())
+    for _ in range(2):
+        node.world.disk.fill(0)
+        for _ in range(3):
+            with pytest.raises(DiskFull):
+                produce(node, partition, batch(b"x" * 5000))
+        node.world.disk.empty()
+        produce(node, partition, batch())
+    assert node.world.kinds().count("produce.refused") == 2
+
+
+async def test_a_topic_with_a_flush_ms_is_synced_without_being_asked() -> None:
+    node = Node()
+    await node.topic("t", configs={"flush.ms": "1000"})
+    partition = await node.partition()
+    produce(node, partition, batch())
+    assert partition.log is not None
+    node.broker.sync_due()
+    node.world.background.drain()
+    assert partition.log.synced_offset == 0
+    node.world.clock.ms += 1500
+    node.broker.sync_due()
+    node.world.background.drain()
+    assert partition.log.synced_offset == 1

@@ -240,3 +240,25 @@ def create(address: str, topic: str, settings: dict[str, str] | None = None, par
     admin = AdminClient({"bootstrap.servers": address})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=settings or {})
     admin.create_topics([new])[topic].result(LIMIT_S)
+
+
+def test_a_reader_of_assigned_partitions_sees_no_error_and_closes_at_once(address: str, topic: str) -> None:
+    """With librdkafka's defaults it has a group, and would commit to it."""
+    send(address, topic, records(1, int(time.time() * 1000))[:3])
+    reader = Consumer({"bootstrap.servers": address, "group.id": "somebody"})
+    reader.assign([TopicPartition(topic, 0, 0)])
+    seen = [message for message in (reader.poll(0.2) for _ in range(10)) if message is not None]
+    assert [message.error() for message in seen] == [None] * len(seen)
+    assert seen
+    begin = time.monotonic()
+    reader.close()
+    assert time.monotonic() - begin < 5
+
+
+def test_who_subscribes_as_a_group_is_told_that_there_are_none(address: str, topic: str) -> None:
+    send(address, topic, records(1, int(time.time() * 1000))[:3])
+    reader = Consumer({"bootstrap.servers": address, "group.id": "somebody"})
+    reader.subscribe([topic])
+    errors = [message.error() for message in (reader.poll(0.5) for _ in range(20)) if message is not None]
+    reader.close()
+    assert KafkaError._UNSUPPORTED_FEATURE in [error.code() for error in errors if error is not None]

@@ -57,6 +57,7 @@ def test_any_other_utf8_text_is_a_name(name: str) -> None:
     [
         ({"partitions": 0}, InvalidPartitions),
         ({"partitions": 10_001}, InvalidPartitions),
+        ({"partitions": 2**31 - 1}, InvalidPartitions),
         ({"replication": 2}, InvalidReplication),
         ({"replication": 0}, InvalidReplication),
         ({"assignments": [[0, 0]]}, InvalidReplication),

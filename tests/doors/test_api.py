@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
+import errno
+import threading
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +18,26 @@ import pytest_asyncio
 from headrace.broker.broker import NewTopic
 from headrace.doors.kafka import registry
 from headrace.doors.kafka.names import to_kafka
+from headrace.log.files import OsFiles
 from headrace.records.record import Record
-from headrace.wire.kafka import api_versions, header, init_producer_id, list_offsets, metadata
-from headrace.wire.kafka.errors import Code
+from headrace.wire.kafka import (
+    api_versions,
+    fetch_client,
+    header,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce_client,
+)
+from headrace.wire.kafka.errors import MAX_MESSAGE_CHARS, Code
+from headrace.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.kafka.list_offsets import AskedOffset, ListOffsetsRequest
 from headrace.wire.kafka.metadata import AskedTopic, ClusterState, MetadataRequest, TopicState
+from headrace.wire.kafka.primitives import MAX_STRING_BYTES
 from tests.doors.asking import Asker, asking
 
 SECOND = datetime.timedelta(seconds=1)
+PATIENCE_S = 10.0  # far more than any answer needs; the machine may be busy
 
 
 @pytest_asyncio.fixture
@@ -33,6 +49,17 @@ async def asker(tmp_path: Path) -> AsyncIterator[Asker]:
 async def _create(asker: Asker, name: str, **more: Any) -> Any:
     (topic,) = await asker.node.broker.create_topics([NewTopic(name, **more)])
     return topic
+
+
+@asynccontextmanager
+async def _another(asker: Asker) -> AsyncIterator[Asker]:
+    """A second connection to the same node."""
+    address = asker.node.addresses["kafka"]
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    try:
+        yield Asker(asker.node, reader, writer)
+    finally:
+        writer.close()
 
 
 def _record(timestamp_ms: int) -> Record:
@@ -240,6 +267,124 @@ async def test_a_log_that_cannot_be_opened_is_told_as_that_and_not_as_a_missing_
     assert one.error == Code.KAFKA_STORAGE_ERROR
 
 
+class Disk(OsFiles):
+    """Can be told to let those who read a log's file wait, and to fail them."""
+
+    def __init__(self) -> None:
+        self.go_on, self.was_asked = threading.Event(), threading.Event()
+        self.go_on.set()
+        self.broken = "nothing"  # what the path of a file has in it that cannot be read
+        self._paths: dict[int, str] = {}
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if not create:
+            self._reach(path)
+        handle = super().open(path, create=create)
+        self._paths[handle] = path
+        return handle
+
+    def pread(self, handle: int, size: int, position: int) -> bytes:
+        self._reach(self._paths.get(handle, ""))
+        return super().pread(handle, size, position)
+
+    def _reach(self, path: str) -> None:
+        if self.broken in path:
+            raise OSError(errno.EIO, "the disk has failed", path)
+        if path.endswith(".log") and not self.go_on.is_set():
+            self.was_asked.set()
+            self.go_on.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("timestamp", [1000, list_offsets.MAX_TIMESTAMP])
+async def test_nobody_waits_while_a_time_is_looked_for_on_a_slow_disk(tmp_path: Path, timestamp: int) -> None:
+    disk = Disk()
+    async with asking(tmp_path, disk) as asker, _another(asker) as other:
+        await _create(asker, "t")
+        assert (await asker.produce("t", 0, [_record(1000)])).error == 0
+        disk.go_on.clear()
+        by_time = asyncio.create_task(_offsets(asker, 11, AskedOffset(0, -1, timestamp)))
+        try:
+            assert await asyncio.to_thread(disk.was_asked.wait, PATIENCE_S)
+            (one,) = await _offsets(other, 11, AskedOffset(0, -1, list_offsets.LATEST))
+            assert (one.error, one.offset) == (0, 1)
+            assert not by_time.done()
+        finally:
+            disk.go_on.set()
+        (one,) = await by_time
+        assert (one.error, one.timestamp, one.offset) == (0, 1000, 0)
+
+
+async def test_a_file_that_cannot_be_read_fails_its_own_partition_and_no_other(tmp_path: Path) -> None:
+    disk = Disk()
+    async with asking(tmp_path, disk) as asker:
+        topic = await _create(asker, "t", partitions=3)
+        for partition in range(3):
+            assert (await asker.produce("t", partition, [_record(1000)])).error == 0
+        disk.broken = f"{topic.folder}/1/"
+        for timestamp in (1000, list_offsets.MAX_TIMESTAMP):
+            found = await _offsets(asker, 11, *(AskedOffset(partition, -1, timestamp) for partition in range(3)))
+            assert [(one.error, one.offset) for one in found] == [(0, 0), (Code.KAFKA_STORAGE_ERROR, -1), (0, 0)]
+
+
+async def test_a_topic_deleted_while_a_time_is_looked_for_in_it_is_told_as_missing(tmp_path: Path) -> None:
+    disk = Disk()
+    async with asking(tmp_path, disk) as asker:
+        topic = await _create(asker, "t")
+        assert (await asker.produce("t", 0, [_record(1000)])).error == 0
+        disk.go_on.clear()
+        by_time = asyncio.create_task(_offsets(asker, 11, AskedOffset(0, -1, 1000)))
+        try:
+            assert await asyncio.to_thread(disk.was_asked.wait, PATIENCE_S)
+            assert await asker.node.broker.delete_topics([topic.id]) == [None]
+        finally:
+            disk.go_on.set()
+        (one,) = await by_time
+        assert one.error == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_times_are_found_in_a_memory_topic_too(asker: Asker) -> None:
+    await _create(asker, "t", configs={"headrace.storage": "memory"})
+    first, second, _ = [(await asker.produce("t", 0, [_record(time_ms)])).base_offset for time_ms in (1000, 3000, 2000)]
+    for timestamp, offset in ((0, first), (1001, second), (list_offsets.MAX_TIMESTAMP, second), (3001, -1)):
+        (one,) = await _offsets(asker, 11, AskedOffset(0, -1, timestamp))
+        assert (one.error, one.offset) == (0, offset)
+
+
+# Names that no topic can have
+
+
+@pytest.mark.parametrize("size", [250, MAX_STRING_BYTES])
+async def test_a_name_that_is_too_long_is_unknown_or_invalid_as_kafka_has_it(asker: Asker, size: int) -> None:
+    name = "n" * size
+    answer = await asker.ask(
+        list_offsets, header.LIST_OFFSETS, 6, ListOffsetsRequest([(name, [AskedOffset(0, -1, -1)])])
+    )
+    assert answer.topics[0][1][0].error == Code.UNKNOWN_TOPIC_OR_PARTITION
+    _, (topic,) = await _metadata(asker, 9, name)
+    assert (topic.name, topic.error) == (name, Code.INVALID_TOPIC_EXCEPTION)
+    (created,) = await _create_topics(asker, 7, _new(name))
+    assert created.error_code.value == Code.INVALID_TOPIC_EXCEPTION
+    assert len(created.error_message) <= MAX_MESSAGE_CHARS
+    fetched = await asker.ask(
+        fetch_client,
+        header.FETCH,
+        12,
+        FetchRequest(topics=[FetchTopic(name, None, [FetchPartition(0, -1, 0, -1, -1, 100)])]),
+    )
+    assert fetched.topics[0].partitions[0].error == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", [8, 9])
+async def test_a_long_name_is_not_repeated_for_every_partition_that_is_refused(asker: Asker, version: int) -> None:
+    topics = [("n" * MAX_STRING_BYTES, None, [(partition, None) for partition in range(1000)])]
+    raw = await asker.answer(b"".join(produce_client.encode_request(version, 13, None, None, 1, 1000, topics)))
+    at = header.read_response_header(raw, 0, len(raw), header.PRODUCE, version)[1]
+    results = produce_client.decode_response(raw, at, len(raw), version).topics[0].partitions
+    assert {one.error for one in results} == {Code.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(results) == 1000
+    assert all(0 < len(one.message or "") <= MAX_MESSAGE_CHARS for one in results)
+
+
 # CreateTopics
 
 
@@ -388,17 +533,15 @@ async def test_a_producer_that_cannot_be_served_is_told_for_good(
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_nobody_coordinates_and_no_client_is_told_to_ask_again(asker: Asker, version: int) -> None:
+async def test_this_node_coordinates_everything_so_that_no_client_asks_for_ever(asker: Asker, version: int) -> None:
     for kind in range(3 if version >= 1 else 1):
         fields: dict[str, Any] = {"coordinator_keys": ["g", "h"]} if version >= 4 else {"key": "g"}
         if version >= 1:
             fields["key_type"] = kind
         answer = await asker.ask_by_schema(header.FIND_COORDINATOR, version, fields)
         parts = answer.coordinators if version >= 4 else [answer]
-        code = Code.INVALID_REQUEST if kind == 2 and version < 6 else Code.UNSUPPORTED_VERSION
-        if kind == 0:
-            code = Code.COORDINATOR_NOT_AVAILABLE
-        assert [(one.node_id, one.error_code.value) for one in parts] == [(-1, code)] * len(parts)
+        answered = (-1, Code.INVALID_REQUEST) if kind == 2 and version < 6 else (0, Code.NONE)
+        assert [(one.node_id, one.error_code.value) for one in parts] == [answered] * len(parts)
 
 
 @pytest.mark.parametrize("version", range(2, 5))

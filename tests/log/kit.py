@@ -96,7 +96,11 @@ class World:
         return f"{self.root}/topics/{name}/0"
 
     def log(self, name: str = "a", config: LogConfig | None = None) -> Log:
+        """Opened; one that has failed is closed first, as its owner would."""
         log_id = name.encode().ljust(16, b"-") + bytes(4)
+        old = self.store.services.logs.get(self.folder(name))
+        if old is not None and old.broken:
+            old.close()
         return self.store.open_log(self.folder(name), log_id, config or self.config, self.on_event)
 
     def on_event(self, kind: str, details: dict[str, Any]) -> None:

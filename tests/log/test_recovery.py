@@ -7,7 +7,7 @@ import os
 import pytest
 
 from headrace.errors import DirectoryLocked, FormatTooNew, HeadraceError, StorageFailed
-from headrace.log import log as log_module
+from headrace.log import appending
 from headrace.log.config import LogConfig
 from headrace.log.files import OsFiles
 from headrace.log.format import SEGMENT_HEADER_BYTES, SegmentHeader, encode_segment_header, segment_name
@@ -29,7 +29,7 @@ def bytes_read_at_open(world: World, config: LogConfig) -> int:
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 def test_what_opening_reads_does_not_grow_with_the_data(monkeypatch, end):
-    monkeypatch.setattr(log_module, "SNAPSHOT_BYTES", 8 << 10)
+    monkeypatch.setattr(appending, "SNAPSHOT_BYTES", 8 << 10)
     costs = []
     for count in (200, 800):
         world = World()

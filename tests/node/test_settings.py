@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import InvalidConfig
-from headrace.node.settings import FLAGS, Address, read
+from headrace.node.settings import FLAGS, Address, read, unknown_variables
 
 
 def test_a_flag_wins_over_its_variable_and_the_variable_over_the_default() -> None:
@@ -57,3 +57,18 @@ def test_a_bad_value_is_refused_with_the_flag_and_the_variable(name: str, value:
 def test_an_address_is_written_so_that_it_can_be_read_again() -> None:
     assert str(Address("::1", 5)) == "[::1]:5"
     assert read({"kafka": str(Address("::1", 5))}, {}).kafka == Address("::1", 5)
+
+
+def test_a_variable_that_only_looks_like_a_setting_is_found() -> None:
+    environment = {"HEADRACE_DAAT": "x", "HEADRACE_DATA": "x", "HEADRACE_NATIVE": "0", "HOME": "/"}
+    assert unknown_variables(environment) == ["HEADRACE_DAAT"]
+
+
+def test_more_partitions_by_default_than_there_may_be_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match="--default-partitions"):
+        read({"default-partitions": "30000"}, {})
+
+
+def test_a_bound_that_is_none_is_not_named() -> None:
+    with pytest.raises(InvalidConfig, match="takes at least 1, not 0"):
+        read({"max-partitions": "0"}, {})

@@ -96,6 +96,17 @@ def test_more_records_than_the_bytes_can_hold_are_refused(kernel: Any) -> None:
         kernel.validate(batch)
 
 
+def test_a_compressed_batch_holds_no_more_records_than_the_largest_body_could(kernel: Any) -> None:
+    most = MAX_BATCH_BYTES // 7
+    for count in (most, most + 1, (1 << 31) - 1):
+        batch = patched(patched(patched(plain_batch(), ">h", 21, 1), ">i", 23, count - 1), ">i", 57, count)
+        if count == most:
+            assert kernel.validate(batch).record_count == most
+        else:
+            with pytest.raises(CorruptBatch, match=f"{count} records can not fit"):
+                kernel.validate(batch)
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_formats_before_v2_are_told_from_damage_even_when_shorter_than_a_header(kernel: Any, magic: int) -> None:
     for size in (17, 26, 61, 100):

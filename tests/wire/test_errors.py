@@ -6,10 +6,10 @@ import kio.schema.errors
 import pytest
 
 from headrace import errors
-from headrace.wire.kafka.errors import _CODES, Code, code_for
+from headrace.wire.kafka.errors import _CODES, MAX_MESSAGE_CHARS, Code, code_for
 
 # Raised before a door opens, so no client ever hears of them.
-NEVER_SENT = {errors.DirectoryLocked, errors.FormatTooNew, errors.HeadraceError}
+NEVER_SENT = {errors.DirectoryLocked, errors.DirectoryUnusable, errors.FormatTooNew, errors.HeadraceError}
 
 
 def test_every_error_of_ours_has_a_code() -> None:
@@ -34,3 +34,12 @@ def test_a_subclass_has_the_code_of_its_nearest_base() -> None:
 @pytest.mark.parametrize("error", [ValueError("x"), errors.HeadraceError("x")])
 def test_what_has_no_code_is_a_fault_of_ours(error: Exception) -> None:
     assert code_for(error) == (Code.UNKNOWN_SERVER_ERROR, "x")
+
+
+@pytest.mark.parametrize("kind", [errors.UnknownTopic, ValueError])
+def test_a_text_that_quotes_a_long_name_is_cut_and_shows_it(kind: type[Exception]) -> None:
+    _, text = code_for(kind("n" * 50_000))
+    assert len(text) == MAX_MESSAGE_CHARS
+    assert text.endswith("n…")
+    fits = "n" * MAX_MESSAGE_CHARS
+    assert code_for(kind(fits))[1] == fits

@@ -19,7 +19,7 @@ from headrace.wire.kafka.fetch import (
     ForgottenTopic,
 )
 from headrace.wire.kafka.leaders import Endpoint, Leader
-from headrace.wire.kafka.primitives import NIL_UUID
+from headrace.wire.kafka.primitives import MAX_ASKED, NIL_UUID
 from tests.wire import oracle
 
 VERSIONS = range(fetch.OLDEST, fetch.NEWEST + 1)
@@ -164,3 +164,12 @@ def test_unknown_tagged_fields_of_a_newer_client_are_stepped_over(version: int) 
     at = header.read_header(raw, 4, len(raw)).end
     body = raw[at:-1] + b"\1\x63\2hi"
     assert fetch.decode_request(body, 0, len(body), version).max_wait_ms == 5
+
+
+def test_a_follower_may_fetch_as_many_partitions_as_there_can_be_with_all_their_tagged_fields() -> None:
+    asked = FetchPartition(0, 1, 2, 3, 4, 5, high_watermark=6, directory_id=UUID(bytes=b"d" * 16))
+    request = FetchRequest(topics=[FetchTopic(None, UUID(bytes=b"i" * 16), [asked] * (MAX_ASKED - 1))], replica_id=2)
+    raw = fetch_client.encode_request(18, 1, "f", request)
+    at = header.read_header(raw, 4, len(raw)).end
+    (topic,) = fetch.decode_request(raw, at, len(raw), 18).topics
+    assert topic.partitions == [asked] * (MAX_ASKED - 1)

@@ -9,7 +9,8 @@ import pytest
 
 from headrace.wire.kafka import api_versions, header, init_producer_id, list_offsets, metadata
 from headrace.wire.kafka.errors import MalformedRequest
-from headrace.wire.kafka.primitives import NIL_UUID
+from headrace.wire.kafka.list_offsets import AskedOffset
+from headrace.wire.kafka.primitives import MAX_ASKED, NIL_UUID, uvarint
 from tests.wire import oracle
 
 COUNT = 30
@@ -223,3 +224,35 @@ def test_metadata_version_0_means_all_topics_by_naming_none() -> None:
     assert metadata.decode_request(b"\0\0\0\0", 0, 4, 1).topics == []
     assert metadata.decode_request(b"\xff\xff\xff\xff", 0, 4, 1).topics is None
     assert _refused(metadata.decode_request, b"\xff\xff\xff\xff", 4, 0)
+
+
+def _body(raw: bytes) -> bytes:
+    return raw[header.read_header(raw, 4, len(raw)).end :]
+
+
+@pytest.mark.parametrize("version", [1, 6])
+def test_offsets_are_asked_for_no_more_partitions_than_a_request_may_name(version: int) -> None:
+    for count, is_fine in ((MAX_ASKED - 1, True), (MAX_ASKED, False)):  # and the topic itself
+        request = list_offsets.ListOffsetsRequest([("t", [AskedOffset(0, -1, -1)] * count)])
+        body = _body(list_offsets.encode_request(version, 1, None, request))
+        assert _refused(list_offsets.decode_request, body, len(body), version) is not is_fine
+
+
+@pytest.mark.parametrize("version", [1, 9, 12])
+def test_metadata_is_asked_for_no_more_topics_than_a_request_may_name(version: int) -> None:
+    for count, is_fine in ((MAX_ASKED, True), (MAX_ASKED + 1, False)):
+        request = metadata.MetadataRequest([metadata.AskedTopic("t", None)] * count)
+        body = _body(metadata.encode_request(version, 1, None, request))
+        assert _refused(metadata.decode_request, body, len(body), version) is not is_fine
+
+
+def test_a_flood_of_tagged_fields_is_malformed_in_each() -> None:
+    flood = uvarint(1_000_000) + b"\0\0" * 1_000_000
+    for module, version, request in (
+        (api_versions, 3, api_versions.ApiVersionsRequest("n", "v")),
+        (metadata, 9, metadata.MetadataRequest([])),
+        (list_offsets, 6, list_offsets.ListOffsetsRequest([])),
+        (init_producer_id, 2, init_producer_id.InitProducerIdRequest(None, 1)),
+    ):
+        body = _body(module.encode_request(version, 1, None, request))[:-1] + flood
+        assert _refused(module.decode_request, body, len(body), version)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.wire.kafka import frame, header, primitives
-from headrace.wire.kafka.errors import MalformedRequest
+from headrace.wire.kafka.errors import InvalidRequest, MalformedRequest
 
 
 @pytest.mark.parametrize("size", [-1, 0, 1, 9, frame.MAX_REQUEST_BYTES + 1, 0x7FFFFFFF, -(1 << 31)])
@@ -79,6 +79,53 @@ def test_a_tagged_field_may_not_be_longer_than_it_says() -> None:
     with pytest.raises(MalformedRequest):
         for _ in reader.tags():
             reader.int64()
+
+
+def test_a_message_has_a_limited_number_of_tagged_fields_in_all_its_sections_together() -> None:
+    half = primitives.MAX_TAGS // 2
+    section = primitives.uvarint(half) + b"\0\0" * half
+    rest = primitives.uvarint(primitives.MAX_TAGS - 2 * half) + b"\0\0" * (primitives.MAX_TAGS - 2 * half)
+    raw = section * 2 + rest + b"\1\0\0"
+    reader = primitives.Reader(raw, 0, len(raw), True)
+    reader.skip_tags()
+    assert sum(1 for _ in reader.tags()) == half
+    reader.skip_tags()
+    with pytest.raises(MalformedRequest, match="more tagged fields"):
+        reader.skip_tags()
+
+
+def test_a_count_of_tagged_fields_over_the_limit_is_refused_before_they_are_walked() -> None:
+    raw = primitives.uvarint(8) + b"\0\0" * 8
+    assert primitives.skip_tags(raw, 0, len(raw), 10) == (len(raw), 2)
+    assert primitives.skip_tags(raw, 0, len(raw), 8) == (len(raw), 0)
+    with pytest.raises(MalformedRequest, match="more tagged fields"):
+        primitives.skip_tags(raw, 0, len(raw), 7)
+
+
+def test_a_header_has_few_tagged_fields() -> None:
+    plain = header.request_header(0, 9, 1, "c")[:-1]
+    for count, is_fine in ((header.MAX_HEADER_TAGS, True), (header.MAX_HEADER_TAGS + 1, False)):
+        raw = plain + primitives.uvarint(count) + b"\0\0" * count
+        if is_fine:
+            assert header.read_header(raw, 0, len(raw)).end == len(raw)
+        else:
+            with pytest.raises(MalformedRequest, match="more tagged fields"):
+                header.read_header(raw, 0, len(raw))
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+def test_a_text_has_32767_bytes_at_most_in_either_encoding(flexible: bool) -> None:
+    longest = "é" * (primitives.MAX_STRING_BYTES // 2) + "e"
+    raw = primitives.string(longest, flexible)
+    assert primitives.Reader(raw, 0, len(raw), flexible).string() == longest
+    with pytest.raises(InvalidRequest):
+        primitives.string(longest + "e", flexible)
+
+
+def test_a_text_of_a_flexible_version_that_is_longer_is_malformed() -> None:
+    raw = primitives.uvarint(primitives.MAX_STRING_BYTES + 2) + b"n" * (primitives.MAX_STRING_BYTES + 1)
+    with pytest.raises(MalformedRequest, match="a text of 32768 bytes"):
+        primitives.Reader(raw, 0, len(raw), True).nullable_string()
 
 
 def test_noise_is_refused_or_read_but_raises_nothing_else() -> None:

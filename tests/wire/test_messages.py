@@ -7,7 +7,7 @@ from kio.index import api_key_map, schema_name_map
 
 from headrace.wire.kafka import header, messages
 from headrace.wire.kafka.errors import MalformedRequest
-from headrace.wire.kafka.primitives import MAX_ELEMENTS
+from headrace.wire.kafka.primitives import MAX_ASKED, MAX_ELEMENTS
 from tests.wire import oracle
 
 MESSAGES = [
@@ -82,10 +82,16 @@ def test_a_huge_count_is_refused_before_anything_is_made_of_it(count: bytes) -> 
 
 
 def test_a_message_has_a_limited_number_of_elements() -> None:
-    count = MAX_ELEMENTS + 1
-    raw = count.to_bytes(4) + b"\0\0" * count + b"\0\0\0\1"
-    with pytest.raises(MalformedRequest, match="more array elements"):
-        messages.decode(header.DELETE_TOPICS, 1, raw, 0, len(raw))
+    int32 = b"\0\0\0\1"
+    for decode, most, before, one, after in (
+        (messages.decode, MAX_ASKED, b"", b"\0\0", int32),
+        (messages.decode_response, MAX_ELEMENTS, int32, b"\0\0\0\0", b""),
+    ):
+        raw = before + most.to_bytes(4) + one * most + after
+        decode(header.DELETE_TOPICS, 1, raw, 0, len(raw))
+        raw = before + (most + 1).to_bytes(4) + one * (most + 1) + after
+        with pytest.raises(MalformedRequest, match="more array elements"):
+            decode(header.DELETE_TOPICS, 1, raw, 0, len(raw))
 
 
 def test_an_answer_and_a_request_are_whole_frames() -> None:

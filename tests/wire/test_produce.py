@@ -10,7 +10,7 @@ import pytest
 from headrace.wire.kafka import header, produce, produce_client
 from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.leaders import Endpoint, Leader
-from headrace.wire.kafka.primitives import NIL_UUID
+from headrace.wire.kafka.primitives import MAX_STRING_BYTES, MAX_TAGS, NIL_UUID, uvarint
 from headrace.wire.kafka.produce import PartitionResult, TopicResult
 from tests.wire import oracle
 
@@ -150,3 +150,33 @@ def test_a_huge_count_is_refused_before_anything_is_made_of_it() -> None:
     body = b"\0" + b"\0\1" + b"\0\0\0\5" + b"\xff\xff\xff\xff\x0f"
     with pytest.raises(MalformedRequest):
         produce.decode_request(body, 0, len(body), 9)
+
+
+def _body_9(name: bytes, partitions: list[bytes], transactional_id: bytes = b"\0") -> bytes:
+    topic = uvarint(len(name) + 1) + name + uvarint(len(partitions) + 1) + b"".join(partitions) + b"\0"
+    return transactional_id + b"\0\1" + b"\0\0\0\5" + b"\2" + topic + b"\0"
+
+
+def test_the_tagged_fields_of_all_partitions_are_counted_together() -> None:
+    half = MAX_TAGS // 2
+    partition = b"\0\0\0\0" + b"\0" + uvarint(half) + b"\0\0" * half
+    body = _body_9(b"t", [partition] * 2)
+    assert len(produce.decode_request(body, 0, len(body), 9).topics[0].partitions) == 2
+    body = _body_9(b"t", [partition] * 3)
+    with pytest.raises(MalformedRequest, match="more tagged fields"):
+        produce.decode_request(body, 0, len(body), 9)
+
+
+def test_a_name_or_transactional_id_that_no_answer_could_repeat_is_malformed() -> None:
+    partition = b"\0\0\0\0" + b"\0\0"
+    longest = b"n" * MAX_STRING_BYTES
+    for text, is_fine in ((longest, True), (longest + b"n", False)):
+        for body in (
+            _body_9(text, [partition]),
+            _body_9(b"t", [partition], uvarint(len(text) + 1) + text),
+        ):
+            if is_fine:
+                assert len(produce.decode_request(body, 0, len(body), 9).topics) == 1
+            else:
+                with pytest.raises(MalformedRequest):
+                    produce.decode_request(body, 0, len(body), 9)

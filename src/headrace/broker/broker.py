@@ -70,6 +70,7 @@ class Broker:
         self.clock, self._background, self._on_event = clock, background, on_event
         self.new_promise, self._new_topic_id = new_promise, new_topic_id
         self.dirty: list[Partition] = []
+        self._refused: dict[Partition, int] = {}
         self._names: dict[str, Topic] = {}
         self._ids: dict[bytes, Topic] = {}
         self._producer_ids = range(0)
@@ -107,15 +108,31 @@ class Broker:
     def flush(self) -> dict[Partition, HeadraceError] | None:
         """Writes what was staged. Where that failed, nothing of it was kept: the answer names those partitions."""
         failed: dict[Partition, HeadraceError] | None = None
-        dirty, self.dirty = self.dirty, []
-        for partition in dirty:
+        dirty = self.dirty
+        while dirty:
+            # Taken out first: whatever goes wrong with one, the others stay in line.
+            partition = dirty.pop()
             try:
                 partition.flush()
             except HeadraceError as error:
                 failed = failed or {}
                 failed[partition] = error
-                self._on_event("produce.refused", {"partition": repr(partition), "error": str(error)})
+        if failed or self._refused:
+            self._tell_of_refused(failed or {})
         return failed
+
+    def _tell_of_refused(self, failed: dict[Partition, HeadraceError]) -> None:
+        """Once for each partition, until it is written to again."""
+        for partition, error in failed.items():
+            if partition not in self._refused:
+                self._refused[partition] = partition.log.written_offset if partition.log is not None else -1
+                self._on_event(
+                    "produce.refused",
+                    {"topic": partition.topic.name, "partition": partition.index, "error": str(error)},
+                )
+        for partition, end in list(self._refused.items()):
+            if partition.log is None or partition.log.written_offset != end:
+                del self._refused[partition]
 
     # Wishes
 
@@ -192,6 +209,15 @@ class Broker:
                 else:
                     partition.recover()
 
+    def sync_due(self) -> None:
+        """Topics with a flush.ms; the driver calls it more often."""
+        now_ms = self.clock.now_ms()
+        for topic in self._names.values():
+            if topic.config.flush_ms != config.MAX_LONG:
+                for partition in topic.partitions:
+                    if partition.log is not None and partition.log.failed is None:
+                        partition.log.maintain(now_ms)
+
     def close(self) -> None:
         self._closing = True
         for topic in self._names.values():
@@ -244,8 +270,9 @@ class Broker:
     def _applied(self, records: list[MetadataRecord]) -> None:
         for record in records:
             match record:
-                case TopicCreated(topic_id=topic_id):
-                    self._add(Topic(self, self.quorum.image.topics[topic_id]))
+                case TopicCreated(topic_id=topic_id, name=name):
+                    self._add(topic := Topic(self, self.quorum.image.topics[topic_id]))
+                    self._on_event("topic.created", {"topic": name, "partitions": len(topic.partitions)})
                 case TopicDeleted(topic_id=topic_id):
                     self._remove(topic_id)
                 case PartitionsAdded(topic_id=topic_id):
@@ -263,6 +290,7 @@ class Broker:
     def _remove(self, topic_id: bytes) -> None:
         topic = self._ids.pop(topic_id)
         del self._names[topic.name]
+        self._on_event("topic.deleted", {"topic": topic.name})
         gone = UnknownTopic(f"topic {topic.name!r} was deleted")
         for partition in topic.partitions:
             partition.close(gone)

@@ -90,7 +90,11 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting(
-            "retention.ms", "retention_ms", 7 * DAY_MS, _whole(-1, MAX_LONG), "How long records are kept; -1: for ever."
+            "retention.ms",
+            "retention_ms",
+            7 * DAY_MS,
+            _whole(-1, MAX_LONG),
+            "How long records are kept; -1: for ever. In a memory topic its ring decides alone.",
         ),
         Setting(
             "retention.bytes",

@@ -19,6 +19,7 @@ from headrace.errors import (
     MessageTooLarge,
     NotEnoughReplicas,
     NotLeader,
+    OffsetOutOfRange,
     StorageFailed,
     UnknownLeaderEpoch,
 )
@@ -184,17 +185,14 @@ class Partition:
             raise FencedLeaderEpoch(f"leader epoch {known} is over, it is {self.image.leader_epoch} now")
         raise UnknownLeaderEpoch(f"leader epoch {known} has not begun here, it is {self.image.leader_epoch} now")
 
+    def check_offset(self, offset: int) -> None:
+        assert self.log is not None
+        if not self.log.start_offset <= offset <= self.log.written_offset:
+            raise OffsetOutOfRange(offset, self.log.start_offset, self.log.written_offset)
+
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> ReadResult | FileRead:
         assert self.log is not None
         return self.log.read(offset, max_bytes, at_least_one=at_least_one)
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        assert self.log is not None
-        return self.log.offset_for_timestamp(timestamp_ms)
-
-    def max_timestamp(self) -> tuple[int, int] | None:
-        assert self.log is not None
-        return self.log.max_timestamp()
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         assert self.log is not None

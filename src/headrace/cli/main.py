@@ -7,7 +7,7 @@ import os
 import sys
 
 import headrace
-from headrace.errors import HeadraceError
+from headrace.errors import DirectoryLocked, DirectoryUnusable, HeadraceError
 from headrace.node import settings
 
 EXIT_USAGE = 2
@@ -19,6 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         flags = {flag.name: getattr(options, flag.name.replace("-", "_"), None) for flag in settings.FLAGS}
         wanted = settings.read(flags, os.environ)
+        for name in settings.unknown_variables(os.environ):
+            print(f"headrace: {name} is not a setting and has no effect; --help lists them", file=sys.stderr)
     except HeadraceError as error:
         print(f"headrace: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -26,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         return serve(wanted)
+    except (DirectoryLocked, DirectoryUnusable) as error:
+        print(f"headrace: {error} (--data DIR)", file=sys.stderr)
+        return EXIT_FAILED
     except HeadraceError as error:
         print(f"headrace: {error}", file=sys.stderr)
         return EXIT_FAILED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -10,6 +11,8 @@ import random
 import resource
 import signal
 import traceback
+
+import msgspec
 
 from headrace.errors import HeadraceError
 from headrace.log.files import OsFiles
@@ -21,6 +24,7 @@ from headrace.records import kernel
 
 RESERVED_FILES = 256  # of the descriptors that a process may have: sockets' listeners, the loop's own, standard streams
 LOG_SHARE = 2  # one in so many of the rest is for segments; connections take the others
+LEAST_FILES = 64  # for each, however few there are
 
 
 def serve(settings: Settings) -> int:
@@ -38,17 +42,31 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, _stop, stopped)
     if not kernel.NATIVE:
         logs.event("native.missing", {"why": kernel.REASON, "so": "the Python twins run: the same, slower"})
-    threads = Threads(loop)
+    readers, writers = Threads(loop), Threads(loop)
+
+    def end_background() -> None:
+        readers.close()
+        writers.close()
+
+    settings = msgspec.structs.replace(settings, data=os.path.abspath(settings.data))
+    settings, open_files = _share_files(settings, logs)
     node = Node(
         settings,
         files=OsFiles(),
         clock=RealClock(),
-        background=threads,
+        background=readers,
+        log_background=writers,
+        end_background=end_background,
         chance=random.SystemRandom(),
         on_event=logs.event,
-        open_files=_open_files(),
+        open_files=open_files,
     )
-    await node.start()
+    _remove_ready_file(settings)  # of a life that ended without a word
+    try:
+        await node.start()
+    except BaseException:
+        end_background()
+        raise
     addresses = {name: str(address) for name, address in node.addresses.items()}
     try:
         _write_ready_file(settings, addresses)
@@ -61,7 +79,6 @@ async def _serve(settings: Settings) -> int:
     finally:
         _remove_ready_file(settings)
         await node.stop()
-        threads.close()
     logs.event("node.stopped", {})
     return 0
 
@@ -80,13 +97,21 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return uvloop.Loop
 
 
-def _open_files() -> int:
-    """As many as the system lets us have; how many of them the log may hold open."""
+def _share_files(settings: Settings, logs: Logs) -> tuple[Settings, int]:
+    """Takes as many open files as the system lets us have: so many for the log, and connections get no more than the
+    rest, so that they never take the log's."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    return max(64, (soft - RESERVED_FILES) // LOG_SHARE)
+    for_log = max(LEAST_FILES, (soft - RESERVED_FILES) // LOG_SHARE)
+    for_connections = max(LEAST_FILES, soft - RESERVED_FILES - for_log)
+    limits = settings.kafka_limits
+    if limits.max_connections > for_connections:
+        wanted = limits.max_connections
+        logs.event("node.fewer-connections", {"max_connections": for_connections, "wanted": wanted, "open_files": soft})
+        limits = msgspec.structs.replace(limits, max_connections=for_connections)
+    return msgspec.structs.replace(settings, kafka_limits=limits), for_log
 
 
 def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:
@@ -99,12 +124,15 @@ def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:
             json.dump(ready, file)
         os.replace(new, settings.ready_file)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.remove(new)
         raise HeadraceError(f"cannot write --ready-file {settings.ready_file}: {error.strerror}") from error
 
 
 def _remove_ready_file(settings: Settings) -> None:
-    if settings.ready_file is not None and os.path.exists(settings.ready_file):
-        os.remove(settings.ready_file)
+    if settings.ready_file is not None and os.path.isfile(settings.ready_file):
+        with contextlib.suppress(OSError):
+            os.remove(settings.ready_file)
 
 
 def _fault(context: dict[str, object]) -> dict[str, object]:

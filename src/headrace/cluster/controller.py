@@ -60,9 +60,10 @@ def create_topic(image: Image, topic: NewTopic, limits: Limits, now_ms: int) -> 
     check_topic_name(topic.name)
     if topic.name in image.names:
         raise TopicExists(f"topic {topic.name!r} exists already")
-    assignments = topic.assignments or _place(image, topic.partitions, topic.replication)
+    count = len(topic.assignments) if topic.assignments else topic.partitions
+    _check_room(image, count, count, limits)
+    assignments = topic.assignments or _place(image, count, topic.replication)
     _check_assignments(image, assignments)
-    _check_room(image, len(assignments), len(assignments), limits)
     return [TopicCreated(topic.topic_id, topic.name, assignments, topic.config, now_ms)]
 
 

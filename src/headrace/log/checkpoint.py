@@ -61,7 +61,8 @@ class Checkpoint:
         error = None
         if failure is not None:
             error = explain(failure, f"saving a snapshot of {log.folder}")
-            log.on_event("log.not-saved", {"folder": log.folder, "why": str(error)})
+            if not log.is_released:
+                log.on_event("log.not-saved", {"folder": log.folder, "why": str(error)})
         elif work.data:
             work.done()
         for done in waiting:

@@ -10,7 +10,6 @@ import msgspec
 from headrace.errors import HeadraceError
 
 MAX_SEGMENT_BYTES = (1 << 31) - 1  # positions are u32, and one flush may still go beyond the segment's limit
-MIN_SEGMENT_BYTES = 1024
 FOREVER = -1
 NEVER_MS = 1 << 62  # settings at or over this mean never, whatever protocol's largest number they came as
 DAY_MS = 24 * 3600 * 1000
@@ -40,6 +39,10 @@ class LogConfig(msgspec.Struct, frozen=True):
     flush_messages: int = NEVER_MS  # sync on our own after this many offsets,
     flush_ms: int = NEVER_MS  # or this long after a write; never: when asked, and at snapshots
 
+    def __post_init__(self) -> None:
+        if not 0 < self.segment_bytes <= MAX_SEGMENT_BYTES:
+            raise ValueError(f"segments of {self.segment_bytes} bytes: 1 to {MAX_SEGMENT_BYTES} are possible")
+
 
 class Staged(NamedTuple):
     base_offset: int
@@ -51,4 +54,5 @@ class Staged(NamedTuple):
 class StoreLimits(msgspec.Struct, frozen=True):
     open_files: int = 512  # half of the usual 1,024: sockets need the rest
     tail_bytes: int = 64 << 20  # memory of all tails together
+    memory_topics_bytes: int = 1 << 30  # rings of topics without a disk, all together
     index_bytes: int = 32 << 20  # indexes of sealed segments: 32 GiB of log at the default interval

@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.log.format import DAMAGE, segment_name
 from headrace.log.walk import Fetch
-from headrace.log.writing import read_whole, replace_file
+from headrace.log.writing import is_short_of_handles, read_whole, replace_file
 from headrace.ports import Files
 from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.records.header import MAGIC, MAGIC_AT, implausible
@@ -142,9 +142,19 @@ def load_holes(files: Files, folder: str, names: Iterable[str]) -> list[Hole]:
         if name.endswith(DAMAGE):
             try:
                 holes += msgspec.json.decode(read_whole(files, f"{folder}/{name}"), type=list[Hole])
-            except (msgspec.MsgspecError, OSError):
-                continue
+            except (msgspec.MsgspecError, OSError) as error:
+                if is_short_of_handles(error):  # it may be whole
+                    raise
     return holes
+
+
+def cut_holes(files: Files, folder: str, holes: Holes, end_offset: int, base: int) -> Holes:
+    """Those before `end_offset`, where the log ends now, in the segment with that base: the others would tell of
+    offsets that will be given out again."""
+    kept = Holes(hole for hole in holes if hole.next_offset <= end_offset)
+    if kept.of_segment(base) != holes.of_segment(base):
+        save_holes(files, folder, base, kept.of_segment(base))
+    return kept
 
 
 def save_holes(files: Files, folder: str, base: int, holes: Iterable[Hole]) -> None:

@@ -3,6 +3,7 @@
 - `written_offset` is the end of what is in the file, `synced_offset` of what was synced; the second follows
   the first in rounds;
 - a round takes all that is written when it begins. Waiters are told in the order of their offsets;
+- a round that had no file handles left is repeated, and whoever waits waits on;
 - a sync that fails breaks the log: all waiters are told, and nothing goes any more until it is opened anew
   and thereby recovered.
 """
@@ -19,11 +20,13 @@ from headrace.log.segment import Segment
 from headrace.log.services import Services
 from headrace.log.staging import Staging
 from headrace.log.sync import SyncWork, sync_files
+from headrace.log.writing import explain
 
 
 class Durability(Staging):
     __slots__ = (
         "_after",
+        "_is_postponed",
         "_names",
         "_names_synced",
         "_unsynced",
@@ -59,6 +62,7 @@ class Durability(Staging):
         self.in_round = False
         self.is_released = False  # its files are closed
         self.unsynced_since_ms = 0
+        self._is_postponed = False  # the last round ended for want of file handles
         self._unsynced: list[Segment] = []
         self._waiters: list[tuple[int, Done]] = []
         self._after: list[Done] = []
@@ -99,16 +103,16 @@ class Durability(Staging):
             self.services.sync.ask(self)
 
     def sync_now(self) -> bool:
-        """Blocks. False when a round is at it already, or the sync failed."""
+        """Blocks. False when a round is at it already, or the sync failed or was refused."""
         if self.in_round:
             return False
         work = self.begin_sync()
         if work is not None:
             sync_files(self.services.files, work, set())
-            if work.error is None and work.mark is not None:
+            if work.error is None and work.refusal is None and work.mark is not None:
                 self.services.journal.append([work.mark])
             self.end_sync(work)
-        return not self.broken
+        return not self.broken and not self._is_postponed
 
     def begin_sync(self) -> SyncWork | None:
         """What a round has to do. Nobody is told anything: this may be called in the midst of another log's write."""
@@ -144,7 +148,12 @@ class Durability(Staging):
             self.fail(_sync_failed(self.folder, work.error))
             return
         self._unsynced = [segment for segment in self._unsynced if segment.dirty]
-        if work.names > self._names_synced:
+        if work.refusal is not None:
+            self._after[:0] = work.after
+            self._postpone(work.refusal)
+            return
+        self._is_postponed = False
+        if work.names > self._names_synced and not self.is_released:
             self._names_synced = work.names
             self.services.note_made(self.folder)
         self.synced_offset = max(self.synced_offset, work.next_offset)
@@ -159,6 +168,17 @@ class Durability(Staging):
             done(None)
         if self._after:
             self.sync_soon()
+
+    def _postpone(self, refusal: OSError) -> None:
+        """Out of file handles: all wait on, unless there is no later."""
+        error = explain(refusal, f"syncing {self.folder}")
+        if not self._is_postponed:
+            self.on_event("log.not-synced", {"folder": self.folder, "why": str(error)})
+        self._is_postponed = True
+        if self.is_released or self.services.sync.is_ending:
+            self._tell_all(self.failed or error)
+        else:
+            self.services.sync.postpone(self)
 
     def sync_quietly(self, segment: Segment) -> bool:
         """Blocks. One file, so that it may be closed; whoever waits is told later, by a round."""
@@ -184,6 +204,9 @@ class Durability(Staging):
         self.services.sync.forget(self)
         if self._staged:
             self._unstage()
+        self._tell_all(error)
+
+    def _tell_all(self, error: HeadraceError) -> None:
         waiters, self._waiters = self._waiters, []
         after, self._after = self._after, []
         for done in after:

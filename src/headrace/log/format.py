@@ -22,7 +22,7 @@ SEGMENT_HEADER_BYTES = 256
 LOG_ID_BYTES = 20  # topic id (16), partition (4)
 # magic, version, flags, base offset, created ms, log id; then room for encryption: key id, wrapped data key,
 # nonce prefix
-_SEGMENT = struct.Struct(">8sHHqq20s16s64s16s")
+_SEGMENT = struct.Struct(f">8sHHqq{LOG_ID_BYTES}s16s64s16s")
 _CRC = struct.Struct(">I")
 _PLAIN = (bytes(16), bytes(64), bytes(16))  # all zero: not encrypted
 
@@ -38,16 +38,13 @@ SNAPSHOT_HEADER = struct.Struct(
 
 JOURNAL_MAGIC = b"HRSYNCED"
 JOURNAL_HEADER = struct.Struct(">8sHH32xI")  # as long as a mark
-_MARK = struct.Struct(">20sIqIq")  # log id, generation, segment base, position, next offset; then the CRC
+_MARK = struct.Struct(f">{LOG_ID_BYTES}sIqIq")  # log id, generation, segment base, position, next offset; then the CRC
 MARK_BYTES = _MARK.size + _CRC.size
 GONE = 0xFFFFFFFF  # the generation of a log that was deleted
 
-LOG, INDEX, DAMAGE, CLOCK = (
-    ".log",
-    ".index",
-    ".damage",
-    ".clock",
-)  # .clock: reserved for the clock's side index
+LOG, INDEX, DAMAGE = ".log", ".index", ".damage"
+CLOCK = ".clock"  # reserved for the clock's side index
+SIDE_FILES = (INDEX, DAMAGE, CLOCK)  # what goes when the segment goes
 DELETED = ".deleted"  # a segment or folder on its way out; what it held is no longer part of the log
 STALE = ".stale"  # a segment that fits nowhere, kept for whoever wants to look
 NEW = ".new"  # being written; takes its name when it is whole

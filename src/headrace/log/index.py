@@ -24,6 +24,7 @@ from headrace.records.kernel import crc32c
 NO_TIMESTAMP = -(1 << 63)  # before all timestamps
 ENTRY_BYTES = 16
 MAX_RELATIVE_OFFSET = (1 << 32) - 1
+MAX_POSITION = (1 << 32) - 1
 
 _CRC = struct.Struct(">I")
 
@@ -41,6 +42,9 @@ class Index:
         return len(self.offsets) * ENTRY_BYTES
 
     def add(self, relative_offset: int, position: int, max_timestamp: int) -> None:
+        """What does not fit is left out: a sparse index is allowed to be sparser."""
+        if relative_offset > MAX_RELATIVE_OFFSET or position > MAX_POSITION:
+            return
         self.positions.append(position)
         self.timestamps.append(max_timestamp)
         self.offsets.append(relative_offset)  # last, because a read in the background may look at the same moment
@@ -52,13 +56,16 @@ class Index:
 
     def find_time(self, timestamp_ms: int) -> tuple[int, int]:
         """An entry, as `find` gives it, with no batch of that timestamp or later before it."""
-        place = max(0, bisect_left(self.timestamps, timestamp_ms) - 1)
+        place = max(0, bisect_left(self.timestamps, timestamp_ms, 0, len(self.offsets)) - 1)
         return self.offsets[place], self.positions[place]
 
-    def cut(self, position: int) -> None:
-        """Forgets all entries from `position` on, but for the first."""
-        keep = max(1, bisect_left(self.positions, position))
-        del self.offsets[keep:], self.positions[keep:], self.timestamps[keep:]
+    def before(self, position: int) -> Index:
+        """The entries before `position`, the first in any case. A copy: a read may be looking at this one."""
+        keep = max(1, bisect_left(self.positions, position, 0, len(self.offsets)))
+        index = Index.__new__(Index)
+        index.offsets, index.positions = self.offsets[:keep], self.positions[:keep]
+        index.timestamps = self.timestamps[:keep]
+        return index
 
     def encode(self, base_offset: int, covered_bytes: int) -> bytes:
         body = b"".join(

@@ -15,6 +15,7 @@ over.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterable
 
 from headrace.log.format import (
@@ -42,7 +43,7 @@ class Journal:
     def __init__(self, files: Files, path: str) -> None:
         self._files, self._path = files, path
         self._marks: dict[bytes, Mark] = {}
-        self._later: list[Mark] = []
+        self._later: deque[Mark] = deque()
         self._load()
         self._handle, self._size, self._limit_bytes = -1, 0, ROTATE_BYTES
         try:
@@ -62,7 +63,7 @@ class Journal:
         """One write. That the disk refuses it only weakens the proof, so it is not an error."""
         if self._handle < 0:
             return
-        later, self._later = self._later, []
+        later = [self._later.popleft() for _ in range(len(self._later))]
         data = bytearray()
         for mark in (*later, *marks):
             if mark.generation == GONE:

@@ -3,63 +3,38 @@
 Rules:
 - all of it runs on the loop's thread; what waits for the disk is handed to the background and comes back by a
   callback;
-- `stage` gives a batch its offsets, `flush` writes all that is staged with one system call. Only then can it
-  be read. A flush that fails leaves nothing behind: no offset, no producer's sequence, no byte;
 - `written_offset` is the end of what is in the file, `synced_offset` of what was synced. A sync that failed
-  fails the log: it refuses everything until it is opened anew, and thereby recovered;
-- no file and no folder exists before the first flush, so that ten thousand idle logs cost little;
-- the newest batches stay in memory only while somebody reads at the end: a buffer that is free again at once is still
-  in the processor's cache when the next batch comes.
+  fails the log: it refuses everything until it is opened anew, and thereby recovered.
 
-What can be done later is done elsewhere: snapshots in checkpoint.py, letting go of old segments in
-retention.py, cutting the end in truncation.py, looking for a time in times.py.
+A log is built up in layers: staging.py gives offsets, durability.py syncs, appending.py writes; here it is read,
+looked after and closed. What can be done later is done elsewhere: snapshots in checkpoint.py, letting go of old
+segments in retention.py, cutting the end in truncation.py, looking for a time in times.py.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NoReturn
 
-from headrace.errors import DamagedRange, DiskFull, HeadraceError, OffsetOutOfRange, StorageFailed
+from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, StorageFailed
 from headrace.log import retention
+from headrace.log.appending import Appending
 from headrace.log.checkpoint import Checkpoint
 from headrace.log.config import Done, LogConfig, OnEvent, Staged, ignore_error, ignore_event
 from headrace.log.damage import Hole, save_holes
-from headrace.log.durability import Durability
-from headrace.log.format import SEGMENT_HEADER_BYTES, SegmentHeader, encode_segment_header
-from headrace.log.index import MAX_RELATIVE_OFFSET, Index
 from headrace.log.memory import MemoryLog
 from headrace.log.reader import FileRead, ReadResult, Wish
 from headrace.log.recovered import Recovered
-from headrace.log.segment import CLOSED, Segment
 from headrace.log.services import Services
-from headrace.log.tail import Tail
-from headrace.log.times import TimeLookup
+from headrace.log.times import NEVER, TimeLookup
 from headrace.log.truncation import truncate
-from headrace.log.writing import FULL, MAX_BUFFERS, explain, write_all, write_rest
 
 __all__ = ["AnyLog", "Log", "LogConfig", "Staged"]
 
-SNAPSHOT_BYTES = 64 << 20  # appended since the last one: what recovery walks over at most, a fraction of a second
-NOBODY_READS = 1 << 62
 CLOSE_BYTES = 1 << 20  # less than this is walked over at the next opening rather than saved at closing
 
 
-class Log(Durability):
-    __slots__ = (
-        "_bases",
-        "_closing",
-        "_folder_made",
-        "_roll_at_ms",
-        "_tail",
-        "_unread_bytes",
-        "checkpoint",
-        "holes",
-        "leftovers",
-        "saved_start",
-        "since_snapshot",
-        "size_bytes",
-    )
+class Log(Appending):
+    __slots__ = ("_closing", "leftovers", "saved_start")
 
     def __init__(
         self,
@@ -71,169 +46,12 @@ class Log(Durability):
         on_event: OnEvent = ignore_event,
     ) -> None:
         super().__init__(services, folder, log_id, config, found, on_event)
-        self._bases = [segment.base for segment in self.segments]
-        self.size_bytes = sum(segment.size for segment in self.segments)
-        self.holes = found.holes
-        self.since_snapshot = found.scanned_bytes
         self.saved_start = found.start_offset  # where a restart would let the log start
         self.leftovers: list[str] = []  # files to be removed once no snapshot names them
-        self.checkpoint = Checkpoint(self)
-        self._tail = Tail(config.tail_bytes, services.tails, found.next_offset)
-        self._unread_bytes = NOBODY_READS  # appended since somebody read at the end
-        self._folder_made = bool(self.segments)
         self._closing = False
-        self._roll_at_ms = self._segment_end_ms()
+        self.checkpoint = Checkpoint(self)
         for segment in self.segments:
             segment.owner = self
-        if found.is_sealed:
-            self.start_segment(found.next_offset, services.clock.now_ms())
-
-    # Writing
-
-    def flush(self) -> None:
-        """Writes what is staged. DiskFull, StorageFailed: nothing of it was kept."""
-        staged = self._staged
-        if not staged:
-            return
-        if self.failed is not None:
-            self._unstage()
-            raise self.failed
-        must_roll = self._must_roll()
-        segment = self.start_segment(self.written_offset, self._staged_at_ms) if must_roll else self.segments[-1]
-        position = self._write(segment)
-        interval_bytes = self.config.index_interval_bytes
-        for buffer, base_offset, _, max_timestamp in staged:
-            segment.note(base_offset, position, max_timestamp, interval_bytes)
-            position += len(buffer)
-        self.size_bytes += position - segment.size
-        self.since_snapshot += position - segment.size
-        segment.size, segment.next_offset = position, self.end_offset
-        if not segment.dirty:
-            self._dirty(segment)
-        if self._unread_bytes <= self.config.tail_bytes:
-            self._unread_bytes += self._staged_bytes
-            self._tail.append(staged)
-        else:
-            self._tail.skip_to(self.end_offset)
-        self._written()
-        if (must_roll and segment.base > self.start_offset) or self.since_snapshot >= SNAPSHOT_BYTES:
-            self.checkpoint.request()
-        elif self.checkpoint.is_due:
-            self.checkpoint.start()
-        if self.written_offset - self.synced_offset >= self.config.flush_messages:
-            self.sync_soon()
-        self.on_append()
-
-    def _must_roll(self) -> bool:
-        if not self.segments:
-            return True
-        segment = self.segments[-1]
-        return segment.size > SEGMENT_HEADER_BYTES and (
-            segment.size + self._staged_bytes > self.config.segment_bytes
-            or self._staged_at_ms >= self._roll_at_ms
-            or self.end_offset - segment.base > MAX_RELATIVE_OFFSET
-        )
-
-    def start_segment(self, base: int, now_ms: int) -> Segment:
-        """The segment that goes on at `base`. Its file is made by the first write."""
-        segment = Segment(self.folder, base, now_ms)
-        segment.owner, segment.index, segment.indexed_at = self, Index(), SEGMENT_HEADER_BYTES
-        self.segments.append(segment)
-        self._bases.append(base)
-        self._roll_at_ms = self._segment_end_ms()
-        return segment
-
-    def start_empty_segment(self, now_ms: int) -> bool:
-        """So that all before it can be let go. False when the disk refuses, or batches are staged for the last one."""
-        if self._staged:
-            return False
-        segment = self.segments[-1]
-        if segment.size:
-            segment = self.start_segment(self.written_offset, now_ms)
-        try:
-            write_all(self.services.files, self._open(segment), self._header(segment), 0)
-        except (OSError, HeadraceError):  # it stays as one that was begun
-            return False
-        segment.size = SEGMENT_HEADER_BYTES
-        self.size_bytes += segment.size
-        self._dirty(segment)
-        return True
-
-    def forget_segments(self, first: int, last: int) -> list[Segment]:
-        """They are no longer part of the log. Their files stay, and are still synced: without them nothing after is."""
-        gone = self.segments[first:last]
-        del self.segments[first:last], self._bases[first:last]
-        for segment in gone:
-            segment.dropped = True
-            self.size_bytes -= segment.size
-            if not segment.dirty:
-                self.services.budget.close(segment)
-            self.services.indexes.forget(segment)
-        self._roll_at_ms = self._segment_end_ms()
-        return gone
-
-    def _segment_end_ms(self) -> int:
-        return self.segments[-1].created_ms + self.config.segment_ms if self.segments else 0
-
-    def _write(self, segment: Segment) -> int:
-        """One pwritev. Gives the position of the first batch."""
-        buffers = [batch[0] for batch in self._staged]
-        position, size = segment.size, self._staged_bytes
-        if not position:
-            buffers.insert(0, self._header(segment))
-            size += SEGMENT_HEADER_BYTES
-        handle = segment.handle
-        if handle == CLOSED:
-            handle = self._open(segment)
-        segment.used = True
-        files = self.services.files
-        try:
-            written = files.pwritev(handle, buffers, position) if len(buffers) <= MAX_BUFFERS else 0
-            if written != size:
-                write_rest(files, handle, buffers, position, written)
-        except OSError as error:
-            self._refuse(error, segment, position)
-        return position or SEGMENT_HEADER_BYTES
-
-    def _header(self, segment: Segment) -> bytes:
-        return encode_segment_header(SegmentHeader(segment.base, segment.created_ms, self.log_id))
-
-    def _open(self, segment: Segment) -> int:
-        files = self.services.files
-        try:
-            if not self._folder_made:
-                files.make_directory(self.folder)
-                self._folder_made = True
-            is_new = segment.size == 0
-            handle = self.services.budget.open(segment, create=is_new)
-            if is_new:
-                self._names += 1
-                if files.size(handle):
-                    files.truncate(handle, 0)
-            return handle
-        except OSError as error:  # no byte was written: the log itself is not in doubt
-            self._unstage()
-            raise explain(error, f"opening {segment.path()}") from error
-
-    def _refuse(self, error: OSError, segment: Segment, position: int) -> NoReturn:
-        """A write failed: takes its bytes back. When the disk is only full, the log goes on."""
-        self._unstage()
-        reason = explain(error, f"writing to {segment.path()}")
-        if error.errno in FULL:
-            try:
-                self._take_back(segment, position)
-            except OSError as second:
-                reason = StorageFailed(f"a refused write to {segment.path()} could not be taken back ({second})")
-        if not isinstance(reason, DiskFull):
-            self.fail(reason)
-        raise reason from error
-
-    def _take_back(self, segment: Segment, position: int) -> None:
-        """Synced, so that no power loss brings a refused batch back."""
-        files = self.services.files
-        if files.size(segment.handle) > position:
-            files.truncate(segment.handle, position)
-            files.datasync(segment.handle)
 
     # Reading
 
@@ -244,13 +62,7 @@ class Log(Durability):
 
         At least one, whatever its size, when asked for. A FileRead has to wait for the disk: `run` it off the loop.
         """
-        if self.failed is not None:
-            raise self.failed
-        end = self.written_offset
-        if offset > end or offset < self.start_offset:
-            raise OffsetOutOfRange(offset, self.start_offset, end)
-        if up_to is not None and up_to < end:
-            end = up_to
+        end = self._readable_end(offset, up_to)
         if offset >= end:
             self._unread_bytes = 0
             return ReadResult([], 0, offset)
@@ -295,17 +107,21 @@ class Log(Durability):
             self.on_event("log.not-saved", {"folder": self.folder, "why": str(error)})
 
     def timestamp_lookup(self, timestamp_ms: int) -> TimeLookup:
-        """To be `run` off the loop."""
+        """(offset, timestamp) of the first record at or after the time, or None: to be `run` off the loop."""
         return TimeLookup(self, timestamp_ms)
 
+    def max_timestamp_lookup(self) -> TimeLookup:
+        """As `timestamp_lookup`, for the first record with the largest timestamp."""
+        times = [segment.max_timestamp for segment in self.segments if segment.size]
+        return TimeLookup(self, max(times, default=NEVER))
+
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after the time. May wait for the disk."""
-        return TimeLookup(self, timestamp_ms).run()
+        """Waits for the disk."""
+        return self.timestamp_lookup(timestamp_ms).run()
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp. May wait for the disk."""
-        newest = max((segment.max_timestamp for segment in self.segments if segment.size), default=None)
-        return None if newest is None else TimeLookup(self, newest).run()
+        """Waits for the disk."""
+        return self.max_timestamp_lookup().run()
 
     # Later
 
@@ -320,6 +136,7 @@ class Log(Durability):
         if self.failed is None:
             self.apply_retention(now_ms)
             self.producers.expire(now_ms)
+            self.services.sync.retry()
             if self._unsynced and now_ms - self.unsynced_since_ms >= self.config.flush_ms:
                 self.sync_soon()
 
@@ -365,8 +182,8 @@ class Log(Durability):
             self.release()
 
     def release(self) -> None:
-        """Closes the files as they are."""
-        self._closing = self.is_released = True
+        """Closes the files as they are. Whoever still waits for a sync is told that it will not come."""
+        self._closing = self.is_released = self.broken = True
         if self.failed is None:
             self.failed = StorageFailed(f"the log in {self.folder} is closed")
         services = self.services
@@ -378,6 +195,7 @@ class Log(Durability):
         self._tail.clear()
         if services.logs.get(self.folder) is self:
             del services.logs[self.folder]
+        self._tell_all(self.failed)
 
     def fail(self, error: HeadraceError) -> None:
         super().fail(error)

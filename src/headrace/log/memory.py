@@ -1,5 +1,5 @@
 """A log without a disk: a bounded ring that loses its oldest batches. The same face as Log; synced is what is
-written.
+written. The rings of a store share a budget: one that nobody used for long loses its oldest for others.
 
 Offsets start from the clock in quarter microseconds: a new life of the topic never gives out an offset that
 the last one gave, and they stay below 2^53 until the year 2041, so that JSON carries them exactly.
@@ -8,26 +8,27 @@ the last one gave, and they stay below 2^53 until the year 2041, so that JSON ca
 from __future__ import annotations
 
 from headrace.errors import HeadraceError, OffsetOutOfRange, StorageFailed
-from headrace.log.config import Done, LogConfig, ignore_error
+from headrace.log.config import Done, LogConfig, StoreLimits, ignore_error
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.producers import Producers
 from headrace.log.staging import Staging
-from headrace.log.tail import ReadResult, Tail, TailBudget
-from headrace.log.times import first_record
+from headrace.log.tail import ReadResult, RingBudget, Tail
+from headrace.log.times import MemoryLookup
 from headrace.ports import Clock
-from headrace.records.kernel import scan
 
 RING_BYTES = 64 << 20  # when the topic's retention.bytes does not say
 OFFSETS_PER_MS = 4000
 
 
 class MemoryLog(Staging):
-    __slots__ = ("_tail",)
+    __slots__ = ("_budget", "_tail")
 
-    def __init__(self, config: LogConfig, clock: Clock) -> None:
+    def __init__(self, config: LogConfig, clock: Clock, budget: RingBudget | None = None) -> None:
         first = clock.now_ms() * OFFSETS_PER_MS
         super().__init__(config, first, first, LeaderEpochs(), Producers(config.producer_expiry_ms))
-        self._tail = Tail(_ring_bytes(config), TailBudget(1 << 62), first)
+        self._budget = budget or RingBudget(StoreLimits().memory_topics_bytes)
+        self._tail = Tail(self._ring_bytes(), self._budget, first)
+        self._tail.on_loss = self._lose
 
     @property
     def synced_offset(self) -> int:
@@ -66,34 +67,29 @@ class MemoryLog(Staging):
         return True
 
     def read(self, offset: int, max_bytes: int, *, up_to: int | None = None, at_least_one: bool = True) -> ReadResult:
-        if self.failed is not None:
-            raise self.failed
-        end = self.written_offset
-        if offset > end or offset < self.start_offset:
-            raise OffsetOutOfRange(offset, self.start_offset, end)
-        if up_to is not None and up_to < end:
-            end = up_to
+        end = self._readable_end(offset, up_to)
         if offset >= end:
             return ReadResult([], 0, offset)
         return self._tail.read(offset, max_bytes, end, at_least_one)
 
+    def timestamp_lookup(self, timestamp_ms: int) -> MemoryLookup:
+        """(offset, timestamp) of the first record at or after the time, or None: to be `run` off the loop."""
+        return MemoryLookup(self._tail.views(), self.start_offset, timestamp_ms)
+
+    def max_timestamp_lookup(self) -> MemoryLookup:
+        """As `timestamp_lookup`, for the first record with the largest timestamp."""
+        return MemoryLookup(self._tail.views(), self.start_offset, None)
+
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        for view in self._tail.views():
-            for position, size, _, next_offset, max_timestamp, *_ in scan(view, 0, len(view), -1, False)[0]:
-                if max_timestamp >= timestamp_ms and next_offset > self.start_offset:
-                    found = first_record(view[position : position + size], timestamp_ms, self.start_offset)
-                    if found is not None:
-                        return found
-        return None
+        return self.timestamp_lookup(timestamp_ms).run()
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        times = [batch[4] for view in self._tail.views() for batch in scan(view, 0, len(view), -1, False)[0]]
-        return self.offset_for_timestamp(max(times)) if times else None
+        return self.max_timestamp_lookup().run()
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
         self.producers.expiry_ms = config.producer_expiry_ms
-        self._tail.limit_bytes = _ring_bytes(config)
+        self._tail.limit_bytes = self._ring_bytes()
 
     def maintain(self, now_ms: int) -> None:
         self.producers.expire(now_ms)
@@ -122,6 +118,6 @@ class MemoryLog(Staging):
         self.failed = error
         self._tail.clear()
 
-
-def _ring_bytes(config: LogConfig) -> int:
-    return config.retention_bytes if config.retention_bytes >= 0 else RING_BYTES
+    def _ring_bytes(self) -> int:
+        wanted = self.config.retention_bytes
+        return min(wanted if wanted >= 0 else RING_BYTES, self._budget.limit_bytes)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.errors import OutOfOrderSequence, StaleProducerEpoch
+from headrace.errors import InvalidRecord, OutOfOrderSequence, StaleProducerEpoch
 from headrace.records.header import CONTROL, MAX_SEQUENCE, BatchHeader
 
 BATCHES_KEPT = 5  # max.in.flight.requests.per.connection of an idempotent producer
@@ -39,6 +39,8 @@ class Producers:
     def check(self, header: BatchHeader, now_ms: int) -> Batch | None:
         """The batch of which this one is a duplicate; None for the next of its producer; else raises why
         not."""
+        if header.base_sequence < 0 and not header.attributes & CONTROL:
+            raise InvalidRecord(f"producer {header.producer_id} sent a batch with sequence {header.base_sequence}")
         state = self._states.get(header.producer_id)
         if state is None or now_ms - state[1] > self.expiry_ms:
             return None

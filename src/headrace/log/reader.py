@@ -23,7 +23,7 @@ from headrace.log.index import NO_TIMESTAMP, Index, decode_index
 from headrace.log.segment import Segment
 from headrace.log.tail import ReadResult
 from headrace.log.walk import Fetch, Walk
-from headrace.log.writing import read_whole
+from headrace.log.writing import explain, read_whole
 from headrace.ports import Buffer, Files
 from headrace.records.batch import HEADER_BYTES, read_header
 from headrace.records.kernel import cut, scan
@@ -92,6 +92,8 @@ class FileRead:
         except FileNotFoundError:
             whole = _Damaged(SEGMENT_HEADER_BYTES, self._segment.base, "the file is missing")
             raise self._judge(whole, lambda _size, _position: b"") from None
+        except OSError as error:
+            raise explain(error, f"reading {path}") from error
         try:
             return self._run(lambda size, position: self._files.pread(handle, size, position))
         except OSError as error:
@@ -208,8 +210,7 @@ def load_index(files: Files, segment: Segment, fetch: Fetch, holes: Holes, inter
         index = None
     if index is None:
         return build_index(segment, fetch, holes, interval_bytes)
-    index.cut(segment.size)
-    return index
+    return index.before(segment.size)
 
 
 def build_index(segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: int) -> Index:

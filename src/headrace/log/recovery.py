@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from headrace.log.config import LogConfig
 from headrace.log.damage import save_holes
-from headrace.log.format import DELETED, INDEX, NEW, Mark, segment_name
+from headrace.log.format import CLOCK, DELETED, INDEX, NEW, Mark, segment_name
 from headrace.log.mending import save_index, write_again
 from headrace.log.recovered import Origin, Recovered
 from headrace.log.rescan import Rescan, bases_of
@@ -59,9 +59,10 @@ def _make_durable(scan: Rescan) -> None:
 
 def _save(scan: Rescan) -> None:
     """Only saves work at the next opening; a full disk can do without."""
-    orphans = set(bases_of(scan.names, INDEX)) - set(scan.bases)
     leftovers = [name for name in scan.names if name.endswith((DELETED, NEW))]
-    leftovers += [segment_name(base, INDEX) for base in orphans]
+    for ending in (INDEX, CLOCK):  # not DAMAGE: it may be all that tells of a segment that is missing
+        orphans = set(bases_of(scan.names, ending)) - set(scan.bases)
+        leftovers += [segment_name(base, ending) for base in orphans]
     try:
         if scan.new_holes:
             scan.files.make_directory(scan.folder)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from headrace.log.config import LogConfig
-from headrace.log.damage import Hole, Holes, load_holes, next_batch
+from headrace.log.damage import Hole, Holes, cut_holes, load_holes, next_batch
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.format import (
     DELETED,
-    INDEX,
     LOG,
     SEGMENT_HEADER_BYTES,
+    SIDE_FILES,
     SNAPSHOT,
     STALE,
     Mark,
@@ -37,6 +37,9 @@ class Rescan:
             mark = None
         self.proof = _newest_proof(origin.log_id, self.snapshot, mark)
         self.holes = Holes(load_holes(self.files, self.folder, names))
+        if self.snapshot is not None and self.snapshot.cutting:
+            last = self.snapshot.segments[-1].base if self.snapshot.segments else -1
+            self.holes = cut_holes(self.files, self.folder, self.holes, self.snapshot.next_offset, last)
         self.new_holes = False
         self.bases = bases_of(names, LOG)
         self.proven = max([self.proof.next_offset, *(hole.next_offset for hole in self.holes)])
@@ -286,8 +289,9 @@ class Rescan:
 
     def _remove(self, base: int) -> None:
         self.files.remove(f"{self.folder}/{segment_name(base)}")
-        if segment_name(base, INDEX) in self.names:
-            self.files.remove(f"{self.folder}/{segment_name(base, INDEX)}")
+        for ending in SIDE_FILES:
+            if segment_name(base, ending) in self.names:
+                self.files.remove(f"{self.folder}/{segment_name(base, ending)}")
         self.bases.remove(base)
         self.resync = True
 

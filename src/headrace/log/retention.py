@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.log.config import LogConfig
-from headrace.log.format import DAMAGE, DELETED, INDEX, LOG, SEGMENT_HEADER_BYTES, segment_name
+from headrace.log.format import DELETED, LOG, SEGMENT_HEADER_BYTES, SIDE_FILES, segment_name
 from headrace.log.segment import Segment
 from headrace.ports import Files
 
@@ -97,7 +97,7 @@ def let_go(files: Files, folder: str, gone: list[Segment]) -> None:
     for segment in gone:
         if segment_name(segment.base, LOG) in names:
             files.rename(segment.path(LOG), segment.path(DELETED))
-        for ending in (INDEX, DAMAGE):
+        for ending in SIDE_FILES:
             if segment_name(segment.base, ending) in names:
                 files.remove(segment.path(ending))
     files.sync_directory(folder)

@@ -12,7 +12,7 @@ from headrace.log.format import LOG, segment_name
 from headrace.log.index import NO_TIMESTAMP, Index
 
 if TYPE_CHECKING:
-    from headrace.log.log import Log
+    from headrace.log.durability import Durability
 
 CLOSED = -1
 
@@ -39,7 +39,7 @@ class Segment:
 
     def __init__(self, folder: str, base: int, created_ms: int) -> None:
         self.folder, self.base, self.created_ms = folder, base, created_ms
-        self.owner: Log | None = None  # who is asked to sync when open files run short
+        self.owner: Durability | None = None  # who is asked to sync when open files run short
         self.next_offset = base
         self.size = 0  # 0: not even the header is written
         self.synced = 0

@@ -1,4 +1,8 @@
-"""What the logs of one store share."""
+"""What the logs of one store share.
+
+It belongs to the loop's thread but for what opening a log needs, which may happen in another: `logs` and `made` only
+change by single steps (one name in, one name out), and who walks over them walks over a copy.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from headrace.log.config import StoreLimits
 from headrace.log.journal import Journal
 from headrace.log.segment import Segment
 from headrace.log.sync import GroupSync
-from headrace.log.tail import TailBudget
+from headrace.log.tail import RingBudget, TailBudget
 from headrace.ports import Background, Clock, Files
 
 if TYPE_CHECKING:
@@ -57,6 +61,7 @@ class Services:
         "journal",
         "logs",
         "made",
+        "rings",
         "root",
         "sync",
         "tails",
@@ -80,6 +85,7 @@ class Services:
         )
         self.budget = FileBudget(files, limits.open_files)
         self.tails = TailBudget(limits.tail_bytes)
+        self.rings = RingBudget(limits.memory_topics_bytes)
         self.indexes = IndexCache(limits.index_bytes)
         self.sync = GroupSync(files, background, journal)
         self.logs: dict[str, Log] = {}  # by folder, until their files are closed
@@ -103,6 +109,20 @@ class Services:
         return found
 
     def note_made(self, folder: str) -> None:
+        """From any thread: a name is added, and nothing is looked at twice."""
         while folder not in self.made and len(folder) > len(self.root):
             self.made.add(folder)
             folder = folder.rpartition("/")[0]
+
+    def forget_made(self, folder: str) -> None:
+        """The folder and all below it go."""
+        for path in list(self.made):
+            if is_within(path, folder):
+                self.made.discard(path)
+
+    def logs_within(self, folder: str) -> list[Log]:
+        return [log for path, log in list(self.logs.items()) if is_within(path, folder)]
+
+
+def is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.log.format import SNAPSHOT, SNAPSHOT_HEADER, SNAPSHOT_MAGIC, VERSION, check_version
 from headrace.log.producers import State
-from headrace.log.writing import read_whole, replace_file
+from headrace.log.writing import is_short_of_handles, read_whole, replace_file
 from headrace.ports import Files
 from headrace.records.kernel import crc32c
 
@@ -57,7 +57,9 @@ def load_snapshot(files: Files, folder: str) -> Snapshot | None:
     path = f"{folder}/{SNAPSHOT}"
     try:
         return decode_snapshot(read_whole(files, path), path)
-    except OSError:
+    except OSError as error:
+        if is_short_of_handles(error):  # it may be whole
+            raise
         return None
 
 

@@ -7,16 +7,18 @@ one producer may share a flush.
 
 from __future__ import annotations
 
-from headrace.errors import HeadraceError, LimitReached
+from headrace.errors import HeadraceError, LimitReached, OffsetOutOfRange
 from headrace.log.config import LogConfig, Staged
 from headrace.log.epochs import LeaderEpochs
+from headrace.log.index import MAX_RELATIVE_OFFSET
 from headrace.log.producers import Producers, State
 from headrace.log.tail import StagedBatch
 from headrace.ports import Buffer
 from headrace.records.batch import BatchHeader, assign
 from headrace.records.header import LOG_APPEND_TIME
 
-MAX_STAGED_BYTES = 1 << 30  # one flush goes into one segment, whose positions are u32
+MAX_STAGED_BYTES = 1 << 30  # one flush goes into one segment, whose positions are u32,
+MAX_STAGED_OFFSETS = MAX_RELATIVE_OFFSET  # and so are the offsets in its index
 NO_APPEND_TIME = -1
 
 _new = tuple.__new__  # a named tuple's own constructor takes twice as long, and this is once per batch
@@ -70,15 +72,17 @@ class Staging:
                 return Staged(known[2], known[3], True, known[4] if is_append_time else NO_APPEND_TIME)
         if self._staged_bytes + len(batch) > MAX_STAGED_BYTES:
             raise LimitReached(f"more than {MAX_STAGED_BYTES} bytes staged for one flush")
+        base = self.end_offset
+        last = base + header.last_offset_delta
+        if last - self.written_offset > MAX_STAGED_OFFSETS:
+            raise LimitReached(f"more than {MAX_STAGED_OFFSETS} offsets staged for one flush")
         if copy or (type(batch) is not bytearray and (type(batch) is not memoryview or batch.readonly)):
             batch = bytearray(batch)
-        base = self.end_offset
         assign(batch, 0, base, leader_epoch)
         if leader_epoch > self.epochs.written:
             self.epochs.wrote(leader_epoch, base)
         if producer_id >= 0:
             self._undo.append((producer_id, self.producers.put(header, base, now_ms)))
-        last = base + header.last_offset_delta
         self.end_offset = last + 1
         self._staged.append((batch, base, last + 1, header.max_timestamp))
         self._staged_bytes += len(batch)
@@ -89,6 +93,15 @@ class Staging:
     @property
     def has_staged(self) -> bool:
         return bool(self._staged)
+
+    def _readable_end(self, offset: int, up_to: int | None) -> int:
+        """Where a read from `offset` ends at the latest; raises why there can be none."""
+        if self.failed is not None:
+            raise self.failed
+        end = self.written_offset
+        if offset > end or offset < self.start_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, end)
+        return end if up_to is None or up_to > end else up_to
 
     def _written(self) -> None:
         """What was staged can be read now."""

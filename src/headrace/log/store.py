@@ -5,23 +5,25 @@
     synced      the sync journal
     .../        folders of logs, wherever the caller wants them below the root
 
-`open_log` blocks, because opening is recovering; it may run in the background, and several at once.
-Everything else belongs to the loop's thread.
+`open_log` blocks, because opening is recovering; it may run in the background, and several at once: what it shares
+with the loop's thread is in services.py. Everything else belongs to the loop's thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable
 
 import msgspec
 
-from headrace.errors import DirectoryLocked, HeadraceError, StorageFailed
+from headrace.errors import DirectoryLocked, DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.config import LogConfig, OnEvent, StoreLimits, ignore_event
-from headrace.log.format import DELETED, VERSION, check_version
+from headrace.log.format import DELETED, LOG_ID_BYTES, VERSION, check_version
 from headrace.log.journal import Journal
 from headrace.log.log import CLOSE_BYTES, Log
+from headrace.log.memory import MemoryLog
 from headrace.log.recovered import Origin
 from headrace.log.recovery import recover
 from headrace.log.services import Services
@@ -29,6 +31,8 @@ from headrace.log.writing import explain, read_whole, replace_file
 from headrace.ports import Background, Clock, Files
 
 _TOPIC_ID_BYTES = 16
+# The way to it is wrong, not the disk.
+UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EISDIR}
 
 
 class FormatFile(msgspec.Struct, frozen=True):
@@ -37,14 +41,21 @@ class FormatFile(msgspec.Struct, frozen=True):
 
 
 class LogStore:
-    def __init__(self, services: Services, lock: int) -> None:
+    def __init__(self, services: Services, lock: int, on_event: OnEvent = ignore_event) -> None:
         self.services = services
+        self.on_event = on_event  # what concerns no open log
         self.root = services.root
         self._lock = lock
 
     @classmethod
     def open(
-        cls, root: str, files: Files, clock: Clock, background: Background, limits: StoreLimits | None = None
+        cls,
+        root: str,
+        files: Files,
+        clock: Clock,
+        background: Background,
+        limits: StoreLimits | None = None,
+        on_event: OnEvent = ignore_event,
     ) -> LogStore:
         root = root.rstrip("/")
         try:
@@ -53,11 +64,13 @@ class LogStore:
         except BlockingIOError:
             raise DirectoryLocked(f"another process works in {root}: stop it, or choose another directory") from None
         except OSError as error:
+            if error.errno in UNUSABLE:
+                raise DirectoryUnusable(f"{root} cannot be a data directory: {error.strerror}") from error
             raise explain(error, f"opening {root}") from error
         try:
             _check_format(files, root, clock)
             journal = Journal(files, f"{root}/synced")
-            store = cls(Services(root, files, clock, background, limits or StoreLimits(), journal), lock)
+            store = cls(Services(root, files, clock, background, limits or StoreLimits(), journal), lock, on_event)
         except OSError as error:
             files.close(lock)
             raise explain(error, f"opening {root}") from error
@@ -70,13 +83,12 @@ class LogStore:
     def open_log(
         self, folder: str, log_id: bytes, config: LogConfig | None = None, on_event: OnEvent = ignore_event
     ) -> Log:
-        """Recovers what is in the folder. A log that failed can be opened anew; one that is open can not."""
+        """Recovers what is in the folder. A log that failed can be opened anew once it is closed."""
         services, config = self.services, config or LogConfig()
-        old = services.logs.get(folder)
-        if old is not None:
-            if not old.broken:
-                raise StorageFailed(f"the log in {folder} is open, or still closing")
-            old.release()
+        if len(log_id) != LOG_ID_BYTES:
+            raise ValueError(f"a log's id has {LOG_ID_BYTES} bytes, not {len(log_id)}")
+        if folder in services.logs:
+            raise StorageFailed(f"the log in {folder} is open, or still closing")
         parents = services.parents(folder)
         try:
             origin = Origin(services.files, folder, log_id, parents, on_event)
@@ -88,34 +100,63 @@ class LogStore:
         if found.segments:
             services.note_made(folder)
         log = Log(services, folder, log_id, config, found, on_event)
-        services.logs[folder] = log
+        if services.logs.setdefault(folder, log) is not log:
+            raise StorageFailed(f"the log in {folder} was opened twice at once")
         return log
+
+    def open_memory_log(self, config: LogConfig | None = None) -> MemoryLog:
+        """A log that shares nothing with the directory but the store's limits."""
+        return MemoryLog(config or LogConfig(), self.services.clock, self.services.rings)
 
     def delete_folder(self, folder: str, done: Callable[[HeadraceError | None], None] | None = None) -> None:
         """A log's folder, or one that holds several. They are closed at once; their files go in the
-        background."""
+        background. Without `done` a failure is an event; the folder then goes at a later start."""
         services = self.services
-        inside = [log for path, log in services.logs.items() if path == folder or path.startswith(f"{folder}/")]
+        inside = services.logs_within(folder)
         topics = {log.log_id[:_TOPIC_ID_BYTES] for log in inside if folder != log.folder}
         ids = {log.log_id for log in inside}
+        on_event = inside[0].on_event if inside else self.on_event
         for log in inside:
             log.release()
         services.journal.forget(
             [log_id for log_id in services.journal.known() if log_id in ids or log_id[:_TOPIC_ID_BYTES] in topics]
         )
-        services.made = {path for path in services.made if path != folder and not path.startswith(f"{folder}/")}
+        services.forget_made(folder)
 
         def finish(_: object, error: BaseException | None) -> None:
+            reason = explain(error, f"deleting {folder}") if error is not None else None
             if done is not None:
-                done(explain(error, f"deleting {folder}") if error is not None else None)
+                done(reason)
+            elif reason is not None:
+                on_event("log.not-deleted", {"folder": folder, "why": str(reason)})
 
         services.background.run(lambda: self._delete(folder), finish)
 
-    delete_log = delete_folder
+    def remove_unknown(self, parent_folder: str, known: set[str]) -> None:
+        """At the start, before anything new can be made: what is below the folder and not named in `known` is left
+        from a deletion that was cut short. It is listed now, and goes in the background."""
+        files = self.services.files
+        try:
+            names = files.list(parent_folder) if files.exists(parent_folder) else []
+        except OSError as error:
+            self.on_event("log.not-deleted", {"folder": parent_folder, "why": str(error)})
+            return
+        for name in names:
+            folder = f"{parent_folder}/{name}"
+            if name in known or name.endswith(DELETED) or self.services.logs_within(folder):
+                continue
+            with contextlib.suppress(OSError):  # not a folder, so not ours
+                files.list(folder)
+                self.delete_folder(folder)
+
+    def retry_syncs(self) -> None:
+        """Now and then: logs that could not be synced for want of file handles try again."""
+        self.services.sync.retry()
 
     def drain(self, done: Callable[[], None]) -> None:
         """Syncs all that is written, and saves what a restart would have to walk over; then `done`. For a
         clean stop."""
+        self.services.sync.is_ending = True
         left = 1
 
         def one_done(_: HeadraceError | None) -> None:

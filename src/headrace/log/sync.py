@@ -7,7 +7,8 @@ a failure only one of them.
 
 A log begins a round with what it has written by then, and learns at its end that this is synced, or that it
 failed. A failed sync is never tried again: the operating system may have dropped the bytes and call them
-clean.
+clean. That a directory could not even be opened, for want of file handles, is no failed sync: the log waits,
+and `retry`, called now and then, lets it ask again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headrace.log.config import Done
 from headrace.log.format import Mark
 from headrace.log.journal import Journal
 from headrace.log.segment import Segment
+from headrace.log.writing import is_short_of_handles
 from headrace.ports import Background, Files
 
 SYNC_LANES = 4  # enough to keep a disk's queue busy, few enough that rounds stay full
@@ -28,7 +30,7 @@ ROUND_LOGS = 32  # so that a log's wait is bounded by some syncs of others, not 
 class SyncWork:
     """One log's part of a round."""
 
-    __slots__ = ("after", "directories", "error", "log", "mark", "names", "next_offset", "segments")
+    __slots__ = ("after", "directories", "error", "log", "mark", "names", "next_offset", "refusal", "segments")
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class SyncWork:
         self.mark = mark
         self.after = after  # to be told when this round has ended
         self.error: BaseException | None = None
+        self.refusal: OSError | None = None  # the files are synced, their names not yet
 
 
 class Syncable(Protocol):
@@ -56,6 +59,8 @@ class Syncable(Protocol):
     def begin_sync(self) -> SyncWork | None: ...
 
     def end_sync(self, work: SyncWork) -> None: ...
+
+    def sync_soon(self) -> None: ...
 
 
 def sync_files(files: Files, work: SyncWork, done_directories: set[str]) -> None:
@@ -68,20 +73,21 @@ def sync_files(files: Files, work: SyncWork, done_directories: set[str]) -> None
                 files.sync_directory(directory)
                 done_directories.add(directory)
     except OSError as error:
-        work.error = error
+        if is_short_of_handles(error):
+            work.refusal = error
+        else:
+            work.error = error
 
 
 class GroupSync:
-    __slots__ = ("_background", "_files", "_journal", "_lanes", "_wanted")
+    __slots__ = ("_background", "_files", "_journal", "_lanes", "_postponed", "_wanted", "is_ending")
 
     def __init__(self, files: Files, background: Background, journal: Journal) -> None:
         self._files, self._background, self._journal = files, background, journal
         self._wanted: dict[Syncable, None] = {}
+        self._postponed: dict[Syncable, None] = {}
         self._lanes = 0
-
-    @property
-    def idle(self) -> bool:
-        return not self._wanted and not self._lanes
+        self.is_ending = False  # nobody will call `retry` any more
 
     def ask(self, log: Syncable) -> None:
         self._wanted[log] = None
@@ -90,6 +96,17 @@ class GroupSync:
 
     def forget(self, log: Syncable) -> None:
         self._wanted.pop(log, None)
+        self._postponed.pop(log, None)
+
+    def postpone(self, log: Syncable) -> None:
+        self._postponed[log] = None
+
+    def retry(self) -> None:
+        """Now and then: who was short of file handles asks again."""
+        if self._postponed:
+            postponed, self._postponed = self._postponed, {}
+            for log in postponed:
+                log.sync_soon()
 
     def _start(self) -> None:
         while self._wanted and self._lanes < SYNC_LANES:
@@ -121,7 +138,9 @@ class GroupSync:
             for work in works:
                 work.error = work.error or error
         self._journal.append(
-            work.mark for work in works if work.mark is not None and work.error is None and not work.log.is_released
+            work.mark
+            for work in works
+            if work.mark is not None and work.error is None and work.refusal is None and not work.log.is_released
         )
         self._finish(works)
         self._start()

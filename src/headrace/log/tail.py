@@ -78,12 +78,30 @@ class TailBudget:
         self._tails.pop(tail, None)
 
 
+class RingBudget(TailBudget):
+    """What all tails together may hold that are all there is of their logs: the one used longest ago loses its oldest
+    batches first. Never what is being appended."""
+
+    __slots__ = ()
+
+    def grew(self, tail: Tail, by_bytes: int) -> None:
+        self.size_bytes += by_bytes
+        tails = self._tails
+        tails[tail] = None
+        tails.move_to_end(tail)
+        while self.size_bytes > self.limit_bytes:
+            oldest = next(iter(tails))
+            if not oldest.drop_oldest(at_least_one=oldest is tail):
+                return
+
+
 class Tail:
-    __slots__ = ("_bases", "_blocks", "_budget", "first_offset", "limit_bytes", "size_bytes")
+    __slots__ = ("_bases", "_blocks", "_budget", "first_offset", "limit_bytes", "on_loss", "size_bytes")
 
     def __init__(self, limit_bytes: int, budget: TailBudget, next_offset: int) -> None:
         self.limit_bytes = limit_bytes
         self._budget = budget
+        self.on_loss = _nobody  # called when the budget took from it
         self._blocks: list[Block] = []
         self._bases: list[int] = []
         self.first_offset = next_offset  # all from here to the end of the log is in memory
@@ -147,6 +165,17 @@ class Tail:
         self.size_bytes = 0
         self.first_offset = next_offset
 
+    def drop_oldest(self, *, at_least_one: bool) -> bool:
+        """Forgets its first block; the last one only unless `at_least_one` is to stay."""
+        if len(self._blocks) > 1:
+            self._drop(1)
+        elif at_least_one:
+            return False
+        else:
+            self.clear()
+        self.on_loss()
+        return True
+
     def skip_to(self, next_offset: int) -> None:
         """Nobody reads here: what was appended is not kept."""
         if self._blocks:
@@ -177,9 +206,18 @@ class Tail:
         while count < len(blocks) - 1 and self.size_bytes - freed > self.limit_bytes:
             freed += blocks[count].capacity
             count += 1
-        self.first_offset = blocks[count - 1].next_offset if count else self.first_offset
-        del blocks[:count], self._bases[:count]
-        self.size_bytes -= freed
-        self._budget.size_bytes -= freed
+        if count:
+            self._drop(count)
         if self.size_bytes > self.limit_bytes and len(blocks) == 1 and blocks[0].used > self.limit_bytes:
             self.clear()
+
+    def _drop(self, count: int) -> None:
+        freed = sum(block.capacity for block in self._blocks[:count])
+        self.first_offset = self._blocks[count - 1].next_offset
+        del self._blocks[:count], self._bases[:count]
+        self.size_bytes -= freed
+        self._budget.size_bytes -= freed
+
+
+def _nobody() -> None:
+    """Nobody needs to know."""

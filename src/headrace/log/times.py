@@ -1,22 +1,28 @@
 """The first record at or after a time. The index says from where to look; only the one batch that holds it is
 opened.
 
-A lookup catches what it needs on the loop when it is made, and can then be `run` off it.
+A lookup catches what it needs on the loop when it is made, and can then be `run` off it: it opens the files for
+itself, and what is let go or cut off meanwhile is not found.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.errors import CorruptBatch
+from headrace.errors import CorruptBatch, StorageFailed
 from headrace.log.format import SEGMENT_HEADER_BYTES
 from headrace.log.reader import load_index
 from headrace.log.segment import Segment
 from headrace.log.walk import Walk
+from headrace.log.writing import explain
 from headrace.ports import Buffer
+from headrace.records.kernel import scan
 
 if TYPE_CHECKING:
     from headrace.log.log import Log
+
+
+NEVER = (1 << 63) - 1  # no record is that late
 
 
 class TimeLookup:
@@ -38,8 +44,12 @@ class TimeLookup:
                 handle = self._files.open(segment.path())
             except FileNotFoundError:  # let go meanwhile
                 continue
+            except OSError as error:
+                raise explain(error, f"reading {segment.path()}") from error
             try:
                 found = self._search(segment, size, handle)
+            except OSError as error:
+                raise StorageFailed(f"{segment.path()} does not read ({error}): check the disk") from error
             finally:
                 self._files.close(handle)
             if found is not None:
@@ -57,13 +67,43 @@ class TimeLookup:
             walk = Walk(fetch, position, size, expected, check_crc=False)
             for at, batch in walk.batches():
                 if batch[4] >= self._timestamp_ms and batch[3] > self._start_offset:
-                    found = first_record(fetch(batch[1], at), self._timestamp_ms, self._start_offset)
+                    data = fetch(batch[1], at)
+                    if len(data) < batch[1]:  # cut off meanwhile
+                        return None
+                    found = first_record(data, self._timestamp_ms, self._start_offset)
                     if found is not None:
                         return found
             hole = self._holes.at(walk.expected)
             if walk.why is None or hole is None or hole.segment != segment.base or hole.end_position <= walk.position:
                 return None
             position, expected = hole.end_position, hole.next_offset
+
+
+class MemoryLookup:
+    """The same where all is in memory: views of what was there when the lookup was made."""
+
+    __slots__ = ("_start_offset", "_timestamp_ms", "_views")
+
+    def __init__(self, views: list[memoryview], start_offset: int, timestamp_ms: int | None) -> None:
+        self._views, self._start_offset = views, start_offset
+        self._timestamp_ms = timestamp_ms  # None: the largest
+
+    def run(self) -> tuple[int, int] | None:
+        batches = [
+            (view, batch)
+            for view in self._views
+            for batch in scan(view, 0, len(view), -1, False)[0]
+            if batch[3] > self._start_offset
+        ]
+        timestamp_ms = self._timestamp_ms
+        if timestamp_ms is None:
+            timestamp_ms = max((batch[4] for _, batch in batches), default=NEVER)
+        for view, (position, size, _, _, max_timestamp, *_) in batches:
+            if max_timestamp >= timestamp_ms:
+                found = first_record(view[position : position + size], timestamp_ms, self._start_offset)
+                if found is not None:
+                    return found
+        return None
 
 
 def first_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:

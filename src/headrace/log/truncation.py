@@ -15,9 +15,9 @@ import msgspec
 from headrace.errors import HeadraceError, StorageFailed
 from headrace.log.checkpoint import capture
 from headrace.log.config import Done
-from headrace.log.damage import Holes
+from headrace.log.damage import cut_holes
 from headrace.log.epochs import LeaderEpochs
-from headrace.log.format import INDEX, LOG, SEGMENT_HEADER_BYTES
+from headrace.log.format import LOG, SEGMENT_HEADER_BYTES, SIDE_FILES
 from headrace.log.mending import cut_file
 from headrace.log.producers import Producers
 from headrace.log.reader import load_index
@@ -55,11 +55,14 @@ def truncate(log: Log, offset: int, done: Done) -> None:
 def _truncate(log: Log, offset: int) -> HeadraceError | None:
     """Why it was not even begun, if so; OSError when it was begun and could not be ended."""
     if not log.sync_now():
-        return log.failed
+        return log.failed or StorageFailed(f"{log.folder} could not be synced before its end is cut off")
     files = log.services.files
     place = max(0, bisect_right([segment.base for segment in log.segments], offset) - 1)
     last = log.segments[place]
-    position, boundary = _boundary(log, last, offset)
+    try:
+        position, boundary = _boundary(log, last, offset)
+    except OSError as error:
+        return explain(error, f"cutting off the end of {log.folder}")
     states = [segment_state(segment) for segment in log.segments[:place]]
     offset = max(boundary, log.start_offset)
     if offset == boundary:  # else not one whole batch is left
@@ -85,21 +88,21 @@ def _truncate(log: Log, offset: int) -> HeadraceError | None:
         last.size = last.synced = position
         last.next_offset = offset
         if last.index is not None:
-            last.index.cut(position)
+            last.index = last.index.before(position)
             last.indexed_at, last.index_saved = last.index.positions[-1], False
     for segment in log.forget_segments(len(states), len(log.segments)):
         _remove(files, segment)
     files.sync_directory(log.folder)
     log.epochs.cut_end(offset)
     log.producers.cut_end(offset)
-    log.holes = Holes(hole for hole in log.holes if hole.next_offset <= offset)
+    log.holes = cut_holes(files, log.folder, log.holes, offset, last.base)
     log.restart_at(offset)
     save_snapshot(files, log.folder, encode_snapshot(capture(log, log.segments)))
     return None
 
 
 def _remove(files: Files, segment: Segment) -> None:
-    for ending in (LOG, INDEX):
+    for ending in (LOG, *SIDE_FILES):
         if files.exists(segment.path(ending)):
             files.remove(segment.path(ending))
 

@@ -11,6 +11,7 @@ from headrace.log.format import NEW
 from headrace.ports import Buffer, Files
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_HANDLES = frozenset({errno.EMFILE, errno.ENFILE})  # of this process, of the machine
 MAX_BUFFERS = 1024  # IOV_MAX of Linux and macOS
 
 
@@ -65,10 +66,20 @@ def read_whole(files: Files, path: str) -> bytes:
         files.close(handle)
 
 
+def is_short_of_handles(error: BaseException) -> bool:
+    """Only opening is refused with this: nothing was done, and the same again may go well a moment later."""
+    return isinstance(error, OSError) and error.errno in NO_HANDLES
+
+
 def explain(error: BaseException, what: str) -> HeadraceError:
     """The operating system's words as ours."""
     if isinstance(error, HeadraceError):
         return error
     if isinstance(error, OSError) and error.errno in FULL:
         return DiskFull(f"no space left {what}: free some, or shorten retention; writing resumes by itself")
+    if is_short_of_handles(error):
+        return DiskFull(
+            f"too many open files {what}: raise the limit of open files (ulimit -n), or close connections;"
+            " writing resumes by itself"
+        )
     return StorageFailed(f"the disk failed {what} ({error}): check it, then open the log again to recover")

@@ -5,6 +5,7 @@ Names are stable: `noun.what-happened`. They go to standard error; standard outp
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -13,19 +14,28 @@ from typing import TextIO
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
-# What an operator has to know about; everything else that the layers below report is information.
+# Every event that there is: what an operator has to act on, should know about, or may want to see.
 LEVEL_OF = {
-    "log.damaged": "error",
-    "log.sync-failed": "error",
-    "log.failed": "error",
-    "node.fault": "error",
-    "log.cut": "warning",
-    "log.disk-full": "warning",
-    "produce.refused": "warning",
-    "topic.not-created": "warning",
-    "kafka.connections-full": "warning",
     "kafka.closed": "debug",
+    "kafka.connections-full": "warning",
+    "log.damage": "error",
+    "log.failed": "error",
+    "log.not-deleted": "warning",
+    "log.not-saved": "warning",
+    "log.not-synced": "warning",
+    "log.stale": "warning",
+    "log.torn": "warning",
+    "metadata.not-recovered": "error",
     "native.missing": "warning",
+    "node.fault": "error",
+    "node.fewer-connections": "info",
+    "node.serving": "info",
+    "node.stopped": "info",
+    "node.stopping": "info",
+    "produce.refused": "warning",
+    "topic.created": "info",
+    "topic.deleted": "info",
+    "topic.not-created": "warning",
 }
 
 
@@ -37,10 +47,12 @@ class Logs:
         self._least = LEVELS[level]
 
     def event(self, name: str, fields: dict[str, object]) -> None:
+        """Never an error: a log that cannot be written must not stop what it tells of."""
         level = LEVEL_OF.get(name, "info")
         if LEVELS[level] >= self._least:
-            self._out.write(self._line(level, name, fields) + "\n")
-            self._out.flush()
+            with contextlib.suppress(OSError, ValueError):
+                self._out.write(self._line(level, name, fields) + "\n")
+                self._out.flush()
 
 
 def _json(level: str, name: str, fields: dict[str, object]) -> str:

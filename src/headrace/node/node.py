@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import random
 from collections.abc import Awaitable, Callable
 
@@ -20,7 +21,8 @@ from headrace.log.store import LogStore
 from headrace.node.settings import Address, Settings
 from headrace.ports import Background, Clock, Files
 
-MAINTENANCE_S = 10.0  # how often retention looks for something to do
+TICK_S = 1.0  # how often a flush.ms is looked at
+TICKS_TO_MAINTENANCE = 10  # and retention, which has more to look through
 
 
 class Node:
@@ -34,18 +36,24 @@ class Node:
         chance: random.Random,
         on_event: OnEvent,
         open_files: int = 1024,
+        log_background: Background | None = None,
+        end_background: Callable[[], None] = lambda: None,
     ) -> None:
+        """`log_background`: threads for the log alone, so that a sync never waits behind reads. `end_background` waits
+        for what they still do; after it the data directory is let go."""
         self.settings = settings
         self._files, self._clock, self._background = files, clock, background
+        self._log_background, self._end_background = log_background or background, end_background
         self._chance, self._on_event, self._open_files = chance, on_event, open_files
         self.addresses: dict[str, Address] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._ticks = 0
 
     async def start(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
         settings = self.settings
         limits = StoreLimits(open_files=self._open_files, tail_bytes=settings.tail_memory_bytes)
-        self.store = LogStore.open(settings.data, self._files, self._clock, self._background, limits)
+        self.store = LogStore.open(settings.data, self._files, self._clock, self._log_background, limits)
         try:
             self.quorum = Quorum(self.store, self._files, self._clock, settings.node_id, self._on_event)
             self.broker = Broker(
@@ -68,7 +76,7 @@ class Node:
         except BaseException:
             self.store.close()
             raise
-        self._timer = loop.call_later(MAINTENANCE_S, self._maintain)
+        self._timer = loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -80,6 +88,7 @@ class Node:
         await drained
         self.broker.close()
         self.quorum.close()
+        self._end_background()
         self.store.close()
 
     def _registration(self, image: Image) -> list[MetadataRecord]:
@@ -98,13 +107,18 @@ class Node:
             host, port = await start(at.host, at.port)
         except OSError as error:
             raise HeadraceError(
-                f"cannot listen on {at} for {name}: {error.strerror or error}; --{name} HOST:PORT moves it"
+                f"cannot listen on {at} for {name}: {os.strerror(error.errno) if error.errno else error}; "
+                f"--{name} HOST:PORT moves it (port 0: any free one)"
             ) from error
         return Address(host, port)
 
-    def _maintain(self) -> None:
-        self._timer = self._loop.call_later(MAINTENANCE_S, self._maintain)
-        self.broker.maintain()
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+        self._ticks += 1
+        if self._ticks % TICKS_TO_MAINTENANCE == 0:
+            self.broker.maintain()
+        else:
+            self.broker.sync_due()
 
 
 def _text_id(raw: bytes) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-THREADS = 8  # group syncs (4 at most at once), reads that miss memory, recovery
+THREADS = 8  # of one pool: four group syncs at once and the log's housekeeping; or reads that miss memory, and recovery
 
 
 class RealClock:

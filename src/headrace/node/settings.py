@@ -14,6 +14,9 @@ from headrace.errors import InvalidConfig
 
 DEFAULT_KAFKA_PORT = 9092
 OFF = "off"
+UNBOUNDED = (1 << 63) - 1
+PREFIX = "HEADRACE_"
+OTHER_VARIABLES = {"HEADRACE_NATIVE", "HEADRACE_REQUIRE_CLIENTS"}  # read elsewhere: by the kernels, by our tests
 
 _V = TypeVar("_V")
 
@@ -34,7 +37,7 @@ class Flag(msgspec.Struct, frozen=True):
 
     @property
     def variable(self) -> str:
-        return "HEADRACE_" + self.name.upper().replace("-", "_")
+        return PREFIX + self.name.upper().replace("-", "_")
 
 
 FLAGS = (
@@ -50,7 +53,7 @@ FLAGS = (
     Flag("auto-create-topics", "true", "true|false", "make a topic when a client asks for one that is not there"),
     Flag("default-partitions", "1", "N", "of a topic that does not say"),
     Flag("max-partitions", "20000", "N", "of all topics together"),
-    Flag("max-connections", "10000", "N", "to one door; more are closed at once"),
+    Flag("max-connections", "8192", "N", "to one door; more are closed at once"),
     Flag("max-request-bytes", str(100 << 20), "N", "the largest request that is taken"),
     Flag("request-memory-bytes", str(256 << 20), "N", "for requests on their way in, all connections together"),
     Flag("fetch-max-bytes", str(16 << 20), "N", "of one answer to a consumer"),
@@ -85,6 +88,8 @@ def read(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Set
         except ValueError as error:
             raise InvalidConfig(f"--{name} (or {_flag(name).variable}): {error}") from None
 
+    if of("default-partitions", _whole(1)) > of("max-partitions", _whole(1)):
+        raise InvalidConfig("--default-partitions is over --max-partitions: no topic could be made")
     return Settings(
         data=of("data", _not_empty),
         node_id=of("node-id", _whole(0, (1 << 31) - 2)),
@@ -108,6 +113,12 @@ def read(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> Set
             stall_ms=of("stall-ms", _whole(1000)),
         ),
     )
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """What looks like a setting and is none: mostly a slip."""
+    known = {flag.variable for flag in FLAGS} | OTHER_VARIABLES
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
 
 
 def parse_address(text: str) -> Address | None:
@@ -134,14 +145,15 @@ def _not_empty(text: str) -> str:
     return text
 
 
-def _whole(low: int, high: int = (1 << 63) - 1) -> Callable[[str], int]:
+def _whole(low: int, high: int = UNBOUNDED) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             raise ValueError(f"takes a whole number, not {text!r}") from None
         if not low <= value <= high:
-            raise ValueError(f"takes {low} to {high}, not {value}")
+            bounds = f"at least {low}" if high == UNBOUNDED else f"{low} to {high}"
+            raise ValueError(f"takes {bounds}, not {value}")
         return value
 
     return parse

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from headrace.testing.disk import PowerLoss
 from headrace.testing.loop import SimulatedLoop
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class SimulatedBackground:
     def _work(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         try:
             result = work()
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is the caller's
+        except (Exception, PowerLoss) as error:  # noqa: BLE001  # whatever it is, it is the caller's
             self._loop.call_later(self._delay(), done, None, error)
         else:
             self._loop.call_later(self._delay(), done, result, None)

@@ -30,8 +30,8 @@ from headrace.testing.platter import Directory, File, Keep, apply
 UNLIMITED = 1 << 62
 
 
-class PowerLoss(Exception):
-    """The machine is off."""
+class PowerLoss(BaseException):
+    """The machine is off: nothing that a program could handle."""
 
 
 class SimulatedDisk:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from headrace.testing import process as processes
+from headrace.testing.disk import PowerLoss
 from headrace.testing.process import Process
 from headrace.testing.trace import Trace
 
@@ -164,7 +165,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         def work() -> None:
             try:
                 result, error = func(*args), None
-            except Exception as raised:  # noqa: BLE001  # whatever it is, it is the caller's
+            except (Exception, PowerLoss) as raised:  # noqa: BLE001  # whatever it is, it is the caller's
                 result, error = None, raised
             self.call_later(self._random.uniform(*EXECUTOR_DELAY_S), answer, result, error)
 

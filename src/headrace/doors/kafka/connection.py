@@ -225,7 +225,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _context(self, header: RequestHeader) -> Context:
         api_key, version, correlation_id, client_id, _ = header
-        return Context(self.broker, api_key, version, correlation_id, client_id, self.peer, self.listener)
+        return Context(
+            self.broker, api_key, version, correlation_id, client_id, self.peer, self.listener, self.door.in_background
+        )
 
     def wait_for(self, answer: Answer, handled: Awaitable[bytes]) -> None:
         """Nothing behind this request is taken until it is answered."""

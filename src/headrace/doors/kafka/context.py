@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
+
+
+T = TypeVar("T")
+
+
+class InBackground(Protocol):
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Context(NamedTuple):
@@ -17,3 +25,6 @@ class Context(NamedTuple):
     peer_host: str
     listener: tuple[str, int]
     """Where the client reached us: what we advertise as this node's address."""
+
+    in_background: InBackground
+    """For what would hold up the loop."""

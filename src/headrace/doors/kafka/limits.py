@@ -10,7 +10,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 class KafkaLimits(msgspec.Struct, frozen=True):
-    max_connections: int = 10_000
+    max_connections: int = 8192
     """Each costs a file descriptor and some 5 KiB."""
 
     idle_ms: int = 600_000

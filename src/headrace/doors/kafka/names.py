@@ -18,6 +18,8 @@ RESERVED_PREFIX: Final = "headrace-b32-"
 
 MAX_NAME_BYTES: Final = 249  # Kafka's; a folder `name-partition` has to fit the 255 bytes of a file's name there
 
+MAX_ENCODED: Final = len(RESERVED_PREFIX) + (MAX_NAME_BYTES * 8 + 4) // 5  # of our longest name in base32
+
 _LEGAL = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_BYTES}}}", re.ASCII)
 
 
@@ -34,7 +36,7 @@ def to_kafka(name: str) -> str:
 
 def from_kafka(name: str) -> str:
     """Our name of the topic that a Kafka client calls `name`; the same when it was never changed."""
-    if not name.startswith(RESERVED_PREFIX):
+    if not name.startswith(RESERVED_PREFIX) or len(name) > MAX_ENCODED:
         return name
     plain = _decoded(name[len(RESERVED_PREFIX) :])
     return plain if plain and to_kafka(plain) == name else name

@@ -22,6 +22,7 @@ from headrace.records.header import (
     LOG_APPEND_TIME,
     MAGIC,
     MAGIC_AT,
+    MAX_BATCH_BYTES,
     MAX_OFFSET,
     BatchHeader,
     implausible,
@@ -133,8 +134,9 @@ def _unacceptable(header: BatchHeader) -> str | None:
     compression = header.attributes & COMPRESSION_MASK
     if compression > LAST_COMPRESSION:
         return f"compression {compression} is not known"
-    if compression == 0 and header.record_count * MIN_RECORD_BYTES > header.size - HEADER_BYTES:
-        return f"{header.record_count} records can not fit in {header.size - HEADER_BYTES} bytes"
+    body = MAX_BATCH_BYTES if compression else header.size - HEADER_BYTES  # unfolded, no body is larger than a batch
+    if header.record_count * MIN_RECORD_BYTES > body:
+        return f"{header.record_count} records can not fit in {body} bytes"
     return None
 
 

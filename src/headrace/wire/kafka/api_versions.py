@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from headrace.ports import Buffer
 from headrace.wire.kafka import header
-from headrace.wire.kafka.primitives import Reader, array, string
+from headrace.wire.kafka.primitives import MAX_ASKED, Reader, array, string
 
 OLDEST: Final = 0
 NEWEST: Final = 4
@@ -45,7 +45,7 @@ class ApiVersionsResponse(NamedTuple):
 
 
 def decode_request(buffer: Buffer, at: int, end: int, version: int) -> ApiVersionsRequest:
-    reader = Reader(buffer, at, end, version >= _FLEXIBLE)
+    reader = Reader(buffer, at, end, version >= _FLEXIBLE, MAX_ASKED)
     request = ApiVersionsRequest()
     if version >= _FLEXIBLE:
         request = ApiVersionsRequest(reader.string(), reader.string())

@@ -1,14 +1,20 @@
 """Kafka's error codes, and which of them says what an error of ours says.
 
 A code decides what a client does next (retry, refresh its metadata, give up), so the choice is made by that
-and not by the likeness of names. The text of our error travels along wherever the protocol has room for it.
+and not by the likeness of names. The text of our error travels along wherever the protocol has room for it, cut
+to a bounded length: it may quote what a stranger sent, and goes out once for each partition.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from headrace import errors
+
+# Room for the longest of our texts with a topic's name in it, 249 bytes at most, and little enough that a request
+# whose every partition is refused, MAX_ASKED of them, gets an answer of some megabytes.
+MAX_MESSAGE_CHARS: Final = 500
 
 
 class MalformedRequest(errors.HeadraceError):
@@ -114,9 +120,12 @@ _CODES: dict[type[BaseException], Code] = {
 
 
 def code_for(error: BaseException) -> tuple[Code, str]:
-    """The code of the nearest class that has one, and the text."""
+    """The code of the nearest class that has one, and the text, at most MAX_MESSAGE_CHARS of it."""
+    text = str(error)
+    if len(text) > MAX_MESSAGE_CHARS:
+        text = text[: MAX_MESSAGE_CHARS - 1] + "…"
     for kind in type(error).__mro__:
         code = _CODES.get(kind)
         if code is not None:
-            return code, str(error)
-    return Code.UNKNOWN_SERVER_ERROR, str(error)
+            return code, text
+    return Code.UNKNOWN_SERVER_ERROR, text

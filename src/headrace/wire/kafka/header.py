@@ -26,6 +26,9 @@ DELETE_TOPICS: Final = 20
 INIT_PRODUCER_ID: Final = 22
 OFFSET_FOR_LEADER_EPOCH: Final = 23
 
+# Kafka's own has none, and newer ones will hardly have this many.
+MAX_HEADER_TAGS: Final = 100
+
 # The first flexible version of each api. Those from 50 on came after flexible versions did, but for two of
 # the quorum's.
 _NEVER: Final = 1 << 15
@@ -63,7 +66,7 @@ def read_header(buffer: Buffer, at: int, end: int) -> RequestHeader:
         elif size != -1:
             raise MalformedRequest(f"a client id of {size} bytes")
         if version >= FLEXIBLE_FROM.get(api_key, _NEVER):
-            at = primitives.skip_tags(buffer, at, end)
+            at = at + 1 if buffer[at] == 0 else primitives.skip_tags(buffer, at, end, MAX_HEADER_TAGS)[0]
     except primitives.READ_ERRORS as error:
         raise MalformedRequest(f"a request header that cannot be read: {error}") from error
     if at > end:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from headrace.ports import Buffer
 from headrace.wire.kafka import header
-from headrace.wire.kafka.primitives import Reader, string
+from headrace.wire.kafka.primitives import MAX_ASKED, Reader, string
 
 OLDEST: Final = 0
 NEWEST: Final = 5  # kio knows a 6, which Kafka 4.3 does not advertise
@@ -38,7 +38,7 @@ class InitProducerIdResponse(NamedTuple):
 
 
 def decode_request(buffer: Buffer, at: int, end: int, version: int) -> InitProducerIdRequest:
-    reader = Reader(buffer, at, end, version >= _FLEXIBLE)
+    reader = Reader(buffer, at, end, version >= _FLEXIBLE, MAX_ASKED)
     transactional_id, timeout_ms = reader.nullable_string(), reader.int32()
     producer_id, producer_epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
     if version >= 3:

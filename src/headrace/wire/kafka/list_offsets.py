@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from headrace.ports import Buffer
 from headrace.wire.kafka import header
-from headrace.wire.kafka.primitives import Reader, array, string
+from headrace.wire.kafka.primitives import MAX_ASKED, Reader, array, string
 
 OLDEST: Final = 1
 NEWEST: Final = 11
@@ -74,7 +74,7 @@ class ListOffsetsResponse(NamedTuple):
 
 
 def decode_request(buffer: Buffer, at: int, end: int, version: int) -> ListOffsetsRequest:
-    reader = Reader(buffer, at, end, version >= _FLEXIBLE)
+    reader = Reader(buffer, at, end, version >= _FLEXIBLE, MAX_ASKED)
     replica_id = reader.int32()
     isolation_level = reader.int8() if version >= 2 else 0
     topics = []

@@ -16,7 +16,7 @@ from uuid import UUID
 from headrace.ports import Buffer
 from headrace.wire.kafka import header
 from headrace.wire.kafka.errors import MalformedRequest
-from headrace.wire.kafka.primitives import NIL_UUID, Reader, array, string
+from headrace.wire.kafka.primitives import MAX_ASKED, NIL_UUID, Reader, array, string
 
 OLDEST: Final = 0
 NEWEST: Final = 13
@@ -84,7 +84,7 @@ class ClusterState(NamedTuple):
 
 
 def decode_request(buffer: Buffer, at: int, end: int, version: int) -> MetadataRequest:
-    reader = Reader(buffer, at, end, version >= FLEXIBLE)
+    reader = Reader(buffer, at, end, version >= FLEXIBLE, MAX_ASKED)
     rounds = reader.nullable_array()
     topics: list[AskedTopic] | None = None
     if rounds is None:

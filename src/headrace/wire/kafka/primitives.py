@@ -20,7 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from headrace.ports import Buffer
-from headrace.wire.kafka.errors import MalformedRequest
+from headrace.wire.kafka.errors import InvalidRequest, MalformedRequest
 
 NIL_UUID: Final = UUID(int=0)
 
@@ -30,6 +30,13 @@ MAX_ELEMENTS: Final = 100_000
 # Of a request: each costs up to 50 µs until it is answered, all of them while others wait. A topic of 10,000
 # partitions, each assigned by hand, has as many; so has a fetch of all the partitions that a node is built for.
 MAX_ASKED: Final = 20_010
+
+# Of all tagged fields of one message together: each costs a microsecond and takes but two bytes. A follower of
+# Kafka sends two with each partition that it fetches.
+MAX_TAGS: Final = 2 * MAX_ASKED + 1_000
+
+# What the 2-byte length of the older versions has room for; Kafka holds texts of flexible versions to it too.
+MAX_STRING_BYTES: Final = (1 << 15) - 1
 
 # A length in a varint is at most 32 bits: five groups of seven.
 MAX_UVARINT_BYTES: Final = 5
@@ -72,28 +79,30 @@ def read_uvarint(buffer: Buffer, at: int) -> tuple[int, int]:
     raise MalformedRequest("a varint longer than five bytes")
 
 
-def skip_tags(buffer: Buffer, at: int, end: int) -> int:
-    """The position after tagged fields nobody here knows; almost always there are none."""
+def skip_tags(buffer: Buffer, at: int, end: int, limit: int) -> tuple[int, int]:
+    """The position after tagged fields nobody here knows, and what is left of `limit`; almost always there are none."""
     count, at = read_uvarint(buffer, at)
+    if count > limit:
+        raise MalformedRequest("more tagged fields than a message may have")
     for _ in range(count):
         _, at = read_uvarint(buffer, at)
         size, at = read_uvarint(buffer, at)
         at += size
         if at > end:
             raise MalformedRequest("a tagged field runs past the end")
-    return at
+    return at, limit - count
 
 
 class Reader:
     """One message, read from front to back; every step is checked against its end."""
 
-    __slots__ = ("at", "buffer", "elements_left", "end", "flexible")
+    __slots__ = ("at", "buffer", "elements_left", "end", "flexible", "tags_left")
 
     def __init__(self, buffer: Buffer, at: int, end: int, flexible: bool, max_elements: int = MAX_ELEMENTS) -> None:
         if not 0 <= at <= end <= len(buffer):
             raise MalformedRequest(f"a message of bytes {at} to {end} in a buffer of {len(buffer)}")
         self.buffer, self.at, self.end, self.flexible = buffer, at, end, flexible
-        self.elements_left = max_elements
+        self.elements_left, self.tags_left = max_elements, MAX_TAGS
 
     def take(self, size: int) -> int:
         """Steps over `size` bytes; where they begin."""
@@ -153,6 +162,8 @@ class Reader:
         size = self.uvarint() - 1 if self.flexible else self.int16()
         if size == -1:
             return None
+        if size > MAX_STRING_BYTES:
+            raise MalformedRequest(f"a text of {size} bytes, where {MAX_STRING_BYTES} are the most")
         at = self.take(size)
         try:
             return text_of(self.buffer, at, at + size)
@@ -187,7 +198,11 @@ class Reader:
         """Goes round once per tagged field, with its tag; what the round leaves unread is stepped over."""
         if not self.flexible:
             return
-        for _ in range(self.uvarint()):
+        count = self.uvarint()
+        self.tags_left -= count
+        if self.tags_left < 0:
+            raise MalformedRequest("more tagged fields than a message may have")
+        for _ in range(count):
             tag, size = self.uvarint(), self.uvarint()
             start = self.take(size)
             self.at = start
@@ -226,10 +241,12 @@ def uvarint(value: int) -> bytes:
 
 
 def string(text: str | None, flexible: bool) -> bytes:
-    """A text, or null, with its length in front."""
+    """A text, or null, with its length in front. Names that were read and texts of `code_for` always fit."""
     if text is None:
         return b"\0" if flexible else b"\xff\xff"
     raw = text.encode()
+    if len(raw) > MAX_STRING_BYTES:
+        raise InvalidRequest(f"a text of {len(raw)} bytes, where {MAX_STRING_BYTES} are the most")
     return (uvarint(len(raw) + 1) if flexible else _INT16.pack(len(raw))) + raw
 
 

@@ -22,6 +22,8 @@ from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.leaders import Endpoint, Leader, encode_endpoints, encode_leader
 from headrace.wire.kafka.primitives import (
     MAX_ASKED,
+    MAX_STRING_BYTES,
+    MAX_TAGS,
     NIL_UUID,
     READ_ERRORS,
     array,
@@ -193,11 +195,12 @@ def _flexible_request(buffer: Buffer, at: int, end: int, version: int) -> tuple[
     size, at = read_uvarint(buffer, at)
     transactional_id = None
     if size:
-        transactional_id = str(buffer[at : at + size - 1], "utf-8")
-        at += size - 1
+        at += _checked(size - 1, min(end - at, MAX_STRING_BYTES))
+        transactional_id = str(buffer[at - size + 1 : at], "utf-8")
     acks, timeout_ms = _ACKS.unpack_from(buffer, at)
     count, at = read_uvarint(buffer, at + 6)
     topics = []
+    tags_left = MAX_TAGS
     elements = _checked(count - 1, min(end - at, MAX_ASKED))
     for _ in range(count - 1):
         name = topic_id = None
@@ -206,7 +209,7 @@ def _flexible_request(buffer: Buffer, at: int, end: int, version: int) -> tuple[
             at += 16
         else:
             size, at = read_uvarint(buffer, at)
-            at += _checked(size - 1, end - at)
+            at += _checked(size - 1, min(end - at, MAX_STRING_BYTES))
             name = str(buffer[at - size + 1 : at], "utf-8")
         partition_count, at = read_uvarint(buffer, at)
         elements += _checked(partition_count - 1, min(end - at, MAX_ASKED - elements))
@@ -221,10 +224,14 @@ def _flexible_request(buffer: Buffer, at: int, end: int, version: int) -> tuple[
                 partitions.append((partition, -1, -1))
             if at >= end:  # tagged fields follow
                 raise MalformedRequest("records that run past the end of their request")
-            at = at + 1 if buffer[at] == 0 else skip_tags(buffer, at, end)
-        at = skip_tags(buffer, at, end)
+            if buffer[at] == 0:
+                at += 1
+            else:
+                at, tags_left = skip_tags(buffer, at, end, tags_left)
+        at, tags_left = skip_tags(buffer, at, end, tags_left)
         topics.append(TopicData(name, topic_id, partitions))
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics), skip_tags(buffer, at, end)
+    at, _ = skip_tags(buffer, at, end, tags_left)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics), at
 
 
 def _checked(count: int, left: int) -> int:

@@ -13,10 +13,11 @@ from uuid import UUID
 
 from headrace.broker.partition import Partition
 from headrace.doors.kafka.answers import Answer
+from headrace.doors.kafka.api.produce import unknown_topic
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
 from headrace.doors.kafka.sessions import NO_SESSION, Asked, Session
-from headrace.errors import DamagedRange, HeadraceError, NotLeader, OffsetOutOfRange, UnknownTopic, UnknownTopicId
+from headrace.errors import DamagedRange, HeadraceError, NotLeader, OffsetOutOfRange
 from headrace.log.reader import FileRead, ReadResult
 from headrace.ports import Buffer
 from headrace.wire.kafka import fetch as wire
@@ -179,13 +180,14 @@ class Fetch:
         """True when the answer is made, or being read from disk."""
         door = self.connection.door
         last = last or door.stopping
-        left = min(self.request.max_bytes, door.unsent.room(door.limits.fetch_max_bytes))
-        if left <= 0 and not last:
+        room = door.unsent.room(door.limits.fetch_max_bytes)
+        if room <= 0 and not last:
             return False
+        left = min(self.request.max_bytes, room)
         got, urgent, from_disk = 0, False, False
         looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]] = []
         for one in self._candidates():
-            found = self._read(one, left - got, got == 0 and left > 0, failed)
+            found = self._read(one, left - got, got == 0 and room > 0, failed)
             looked.append((one, found))
             if isinstance(found, ReadResult):
                 got += found.size
@@ -215,6 +217,9 @@ class Fetch:
         try:
             if want.current_leader_epoch != -1:
                 partition.check_epoch(want.current_leader_epoch)
+            if left <= 0 and not at_least_one:
+                partition.check_offset(want.fetch_offset)
+                return ReadResult([], 0, want.fetch_offset)
             return partition.read(want.fetch_offset, max(0, min(want.max_bytes, left)), at_least_one=at_least_one)
         except HeadraceError as error:
             return error
@@ -318,6 +323,4 @@ def _is_closed(partition: Partition | None) -> bool:
 
 
 def _unknown(one: Asked) -> HeadraceError:
-    if isinstance(one.topic, UUID):
-        return UnknownTopicId(f"no topic {one.topic}, or no partition {one.index} of it")
-    return UnknownTopic(f"no topic {one.topic!r}, or no partition {one.index} of it")
+    return unknown_topic(None, one.topic) if isinstance(one.topic, UUID) else unknown_topic(one.topic, None)

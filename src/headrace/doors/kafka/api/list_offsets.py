@@ -1,96 +1,139 @@
 """ListOffsets, 1 to 11: the first, the last, or the first offset at a time. Consumers ask it often, so a
-request whose logs are all open is answered without a task.
+request whose logs are all open, for nothing but their ends, is answered without a task.
+
+A time is looked for in files, off the loop, one partition after the other: a request that asks for thousands
+holds up itself alone. What fails for one partition is that partition's answer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple
 
-from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
 from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
-from headrace.errors import HeadraceError, NotLeader, UnknownTopic
+from headrace.errors import HeadraceError, NotLeader
+from headrace.log.log import AnyLog
 from headrace.ports import Buffer
 from headrace.wire.kafka import list_offsets as wire
 from headrace.wire.kafka.errors import Code, code_for
 from headrace.wire.kafka.header import LIST_OFFSETS
 
 
+class Wish(NamedTuple):
+    """What is asked of one partition."""
+
+    asked: wire.AskedOffset
+    partition: Partition | None  # None: there is no such partition
+    refusal: Code = Code.NONE
+
+    @property
+    def has_to_wait(self) -> bool:
+        """For the log to be opened, or for a time to be found."""
+        return self.partition is not None and not self.refusal and (self.partition.log is None or self.is_by_time)
+
+    @property
+    def is_by_time(self) -> bool:
+        return self.asked.timestamp >= 0 or self.asked.timestamp == wire.MAX_TIMESTAMP
+
+
+Wishes = Sequence[tuple[str, Sequence[Wish]]]
+
+
 def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes | Awaitable[bytes]:
     request = wire.decode_request(buffer, at, end, context.version)
-    closed = [
-        partition
-        for name, asked in request.topics
-        for one in asked
-        if (partition := _partition(context.broker, name, one.partition)) is not None and partition.log is None
-    ]
-    return _open_first(context, request, closed) if closed else _answer(context, request, {})
-
-
-async def _open_first(context: Context, request: wire.ListOffsetsRequest, closed: list[Partition]) -> bytes:
-    failed: dict[Partition, HeadraceError] = {}
-    for partition in closed:
-        try:
-            await partition.opened()
-        except HeadraceError as error:
-            failed[partition] = error
-    return _answer(context, request, failed)
-
-
-def _answer(context: Context, request: wire.ListOffsetsRequest, failed: Mapping[Partition, HeadraceError]) -> bytes:
-    times = Counter((name, one.partition) for name, asked in request.topics for one in asked)
+    wishes = _wishes(context, request)
     committed = request.isolation_level == wire.READ_COMMITTED
-    topics = []
-    for name, asked in request.topics:
-        found = []
-        for one in asked:
-            if times[name, one.partition] > 1:
-                found.append(wire.FoundOffset(one.partition, Code.INVALID_REQUEST))
-                continue
-            try:
-                partition = _partition(context.broker, name, one.partition)
-                if partition is not None and partition in failed:
-                    raise failed[partition]
-                found.append(_find(context.version, partition, one, committed))
-            except HeadraceError as error:
-                found.append(wire.FoundOffset(one.partition, code_for(error)[0]))
-        topics.append((name, found))
+    if any(wish.has_to_wait for _, of_topic in wishes for wish in of_topic):
+        return _answer_later(context, wishes, committed)
+    topics = [(name, [_find(wish, committed) for wish in of_topic]) for name, of_topic in wishes]
     return wire.encode_response(context.version, context.correlation_id, topics)
 
 
-def _partition(broker: Broker, name: str, index: int) -> Partition | None:
-    topic = broker.topic(from_kafka(name))
-    return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+async def _answer_later(context: Context, wishes: Wishes, committed: bool) -> bytes:
+    topics = [(name, [await _find_later(context, wish, committed) for wish in of_topic]) for name, of_topic in wishes]
+    return wire.encode_response(context.version, context.correlation_id, topics)
 
 
-def _find(version: int, partition: Partition | None, asked: wire.AskedOffset, committed: bool) -> wire.FoundOffset:
+def _wishes(context: Context, request: wire.ListOffsetsRequest) -> Wishes:
+    times = Counter((name, one.partition) for name, asked in request.topics for one in asked)
+    wishes = []
+    for name, asked in request.topics:
+        topic = context.broker.topic(from_kafka(name))
+        partitions: Sequence[Partition] = topic.partitions if topic is not None else ()
+        of_topic = []
+        for one in asked:
+            partition = partitions[one.partition] if 0 <= one.partition < len(partitions) else None
+            of_topic.append(Wish(one, partition, _refusal(context.version, one, partition, times[name, one.partition])))
+        wishes.append((name, of_topic))
+    return wishes
+
+
+def _refusal(version: int, asked: wire.AskedOffset, partition: Partition | None, times: int) -> Code:
+    if times > 1:
+        return Code.INVALID_REQUEST
     if asked.timestamp < 0 and version < wire.SPECIAL_FROM.get(asked.timestamp, wire.NEWEST + 1):
-        return wire.FoundOffset(asked.partition, Code.UNSUPPORTED_VERSION)
-    if partition is None:
-        raise UnknownTopic(f"no partition {asked.partition} of it")
-    if partition.log is None:  # closed again while the others were opened
+        return Code.UNSUPPORTED_VERSION
+    return Code.UNKNOWN_TOPIC_OR_PARTITION if partition is None else Code.NONE
+
+
+def _find(wish: Wish, committed: bool) -> wire.FoundOffset:
+    """At once: the log is open, and no time has to be found."""
+    asked, partition, refusal = wish
+    if partition is None or refusal:
+        return wire.FoundOffset(asked.partition, refusal)
+    try:
+        _log(partition)
+        partition.check_epoch(asked.current_leader_epoch)
+        return wire.FoundOffset(asked.partition, 0, -1, *_end(partition, asked.timestamp, committed))
+    except HeadraceError as error:
+        return wire.FoundOffset(asked.partition, code_for(error)[0])
+
+
+async def _find_later(context: Context, wish: Wish, committed: bool) -> wire.FoundOffset:
+    asked, partition, refusal = wish
+    if partition is None or refusal:
+        return _find(wish, committed)
+    try:
+        await partition.opened()
+        if not wish.is_by_time:
+            return _find(wish, committed)
+        log = _log(partition)
+        partition.check_epoch(asked.current_leader_epoch)
+        by_max = asked.timestamp == wire.MAX_TIMESTAMP
+        lookup = log.max_timestamp_lookup() if by_max else log.timestamp_lookup(asked.timestamp)
+        at = await context.in_background(lookup.run)
+        _log(partition)
+        if at is None or at[0] >= _readable_end(partition, committed):
+            return wire.FoundOffset(asked.partition)
+        return wire.FoundOffset(asked.partition, 0, at[1], at[0], _epoch_at(partition, at[0]))
+    except HeadraceError as error:
+        return wire.FoundOffset(asked.partition, code_for(error)[0])
+    except OSError:  # the disk's word; the log may be whole, so it is not failed for it
+        return wire.FoundOffset(asked.partition, Code.KAFKA_STORAGE_ERROR)
+
+
+def _log(partition: Partition) -> AnyLog:
+    """Asked for after every wait: it may have been closed meanwhile."""
+    if partition.log is None:
         raise partition.error or NotLeader("the partition is not open")
-    partition.check_epoch(asked.current_leader_epoch)
-    timestamp, offset, epoch = _offset(partition, asked.timestamp, committed)
-    return wire.FoundOffset(asked.partition, 0, timestamp, offset, epoch)
+    return partition.log
 
 
-def _offset(partition: Partition, timestamp: int, committed: bool) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); -1 for each that there is not."""
-    end = partition.last_stable_offset if committed else partition.high_watermark
+def _readable_end(partition: Partition, committed: bool) -> int:
+    return partition.last_stable_offset if committed else partition.high_watermark
+
+
+def _end(partition: Partition, timestamp: int, committed: bool) -> tuple[int, int]:
+    """(offset, leader epoch); -1 for each that there is not."""
     if timestamp == wire.LATEST:
-        return -1, end, partition.leader_epoch
+        return _readable_end(partition, committed), partition.leader_epoch
     if timestamp in (wire.EARLIEST, wire.EARLIEST_LOCAL):
-        return -1, partition.start_offset, _epoch_at(partition, partition.start_offset)
-    if timestamp in (wire.LATEST_TIERED, wire.EARLIEST_PENDING_UPLOAD):
-        return -1, -1, -1  # nothing is kept elsewhere
-    at = partition.max_timestamp() if timestamp == wire.MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
-    if at is None or at[0] >= end:
-        return -1, -1, -1
-    return at[1], at[0], _epoch_at(partition, at[0])
+        return partition.start_offset, _epoch_at(partition, partition.start_offset)
+    return -1, -1  # nothing is kept elsewhere
 
 
 def _epoch_at(partition: Partition, offset: int) -> int:

@@ -14,10 +14,11 @@ from uuid import UUID
 
 from headrace.broker.partition import Partition
 from headrace.broker.topic import Topic
+from headrace.cluster.controller import MAX_TOPIC_NAME_BYTES
 from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
-from headrace.errors import HeadraceError, InvalidRecord, UnknownTopic, UnknownTopicId
+from headrace.errors import HeadraceError, InvalidRecord, StorageFailed, UnknownTopic, UnknownTopicId
 from headrace.log.config import Staged
 from headrace.ports import Buffer
 from headrace.wire.kafka import produce as wire
@@ -47,6 +48,11 @@ class Part:
         self.staged: Staged | None = None
         self.error: HeadraceError | None = None
 
+    @property
+    def is_written(self) -> bool:
+        log = self.partition.log if self.partition is not None else None
+        return log is not None and self.staged is not None and self.staged.last_offset < log.written_offset
+
 
 class Pending(Answer):
     """A request whose batches are staged, and the place of its answer."""
@@ -67,6 +73,9 @@ class Pending(Answer):
             for part in self.parts:
                 if part.error is None and part.partition in failed:
                     part.error = failed[part.partition]
+        for part in self.parts:
+            if part.error is None and not part.is_written:  # never acknowledged, whatever the fault
+                part.error = StorageFailed("the batch was not written; the log of this node says why")
         if self.request.acks == ALL:
             self._wait_for_syncs()
         else:
@@ -157,11 +166,12 @@ def stage(
     for name, topic_id, partitions in request.topics:
         topic = _topic(connection.broker, name, topic_id)
         count = len(topic.partitions) if topic is not None else 0
+        unknown: HeadraceError | None = None
         for index, start, stop in partitions:
             part = Part(index, start, stop)
             parts.append(part)
             if topic is None or not 0 <= index < count:
-                part.error = _unknown(name, topic_id, index)
+                part.error = unknown = unknown or unknown_topic(name, topic_id)
                 continue
             partition = part.partition = topic.partitions[index]
             if partition.log is None:
@@ -233,10 +243,11 @@ def _topic(broker: Broker, name: str | None, topic_id: UUID | None) -> Topic | N
     return broker.topic(name) or broker.topic(from_kafka(name))
 
 
-def _unknown(name: str | None, topic_id: UUID | None, index: int) -> HeadraceError:
+def unknown_topic(name: str | None, topic_id: UUID | None) -> HeadraceError:
+    """One for all partitions of a topic that are asked for: a request may name thousands."""
     if topic_id is not None:
-        return UnknownTopicId(f"no topic {topic_id}, or no partition {index} of it")
-    return UnknownTopic(f"no topic {name!r}, or no partition {index} of it")
+        return UnknownTopicId(f"no topic {topic_id}, or no such partition of it")
+    return UnknownTopic(f"no topic {(name or '')[:MAX_TOPIC_NAME_BYTES]!r}, or no such partition of it")
 
 
 def _result(part: Part) -> wire.PartitionResult:

@@ -1,0 +1,227 @@
+"""The writing end of a log: segments, and the flush that fills them.
+
+- `flush` writes all that is staged with one system call. Only then can it be read. A flush that the disk
+  refuses leaves nothing behind: no offset, no producer's sequence, no byte;
+- from the write on nothing may go wrong any more. Should it, what is in memory no longer says what is in the
+  file: the log fails, and is opened anew;
+- no file and no folder exists before the first flush, so that ten thousand idle logs cost little;
+- the newest batches stay in memory only while somebody reads at the end: a buffer that is free again at once is still
+  in the processor's cache when the next batch comes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from headrace.errors import DiskFull, HeadraceError, StorageFailed
+from headrace.log.config import LogConfig, OnEvent
+from headrace.log.durability import Durability
+from headrace.log.format import SEGMENT_HEADER_BYTES, SegmentHeader, encode_segment_header
+from headrace.log.index import MAX_RELATIVE_OFFSET, Index
+from headrace.log.recovered import Recovered
+from headrace.log.segment import CLOSED, Segment
+from headrace.log.services import Services
+from headrace.log.tail import Tail
+from headrace.log.writing import FULL, MAX_BUFFERS, explain, write_all, write_rest
+
+if TYPE_CHECKING:
+    from headrace.log.checkpoint import Checkpoint
+
+SNAPSHOT_BYTES = 64 << 20  # appended since the last one: what recovery walks over at most, a fraction of a second
+NOBODY_READS = 1 << 62
+
+
+class Appending(Durability):
+    __slots__ = (
+        "_bases",
+        "_folder_made",
+        "_roll_at_ms",
+        "_tail",
+        "_unread_bytes",
+        "checkpoint",
+        "holes",
+        "since_snapshot",
+        "size_bytes",
+    )
+
+    checkpoint: Checkpoint
+
+    def __init__(
+        self,
+        services: Services,
+        folder: str,
+        log_id: bytes,
+        config: LogConfig,
+        found: Recovered,
+        on_event: OnEvent,
+    ) -> None:
+        super().__init__(services, folder, log_id, config, found, on_event)
+        self._bases = [segment.base for segment in self.segments]
+        self.size_bytes = sum(segment.size for segment in self.segments)
+        self.holes = found.holes
+        self.since_snapshot = found.scanned_bytes
+        self._tail = Tail(config.tail_bytes, services.tails, found.next_offset)
+        self._unread_bytes = NOBODY_READS  # appended since somebody read at the end
+        self._folder_made = bool(self.segments)
+        self._roll_at_ms = self._segment_end_ms()
+        if found.is_sealed:
+            self.start_segment(found.next_offset, services.clock.now_ms())
+
+    def flush(self) -> None:
+        """Writes what is staged. DiskFull, StorageFailed: nothing of it was kept."""
+        if not self._staged:
+            return
+        if self.failed is not None:
+            self._unstage()
+            raise self.failed
+        must_roll = self._must_roll()
+        segment = self.start_segment(self.written_offset, self._staged_at_ms) if must_roll else self.segments[-1]
+        try:
+            self._append(segment, self._write(segment))
+        except HeadraceError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it was, it came in the midst of a write
+            self._doubt(segment, error)
+        if (must_roll and segment.base > self.start_offset) or self.since_snapshot >= SNAPSHOT_BYTES:
+            self.checkpoint.request()
+        elif self.checkpoint.is_due:
+            self.checkpoint.start()
+        if self.written_offset - self.synced_offset >= self.config.flush_messages:
+            self.sync_soon()
+        self.on_append()
+
+    def _append(self, segment: Segment, position: int) -> None:
+        """What is staged was written from `position` on."""
+        staged, interval_bytes = self._staged, self.config.index_interval_bytes
+        for buffer, base_offset, _, max_timestamp in staged:
+            segment.note(base_offset, position, max_timestamp, interval_bytes)
+            position += len(buffer)
+        self.size_bytes += position - segment.size
+        self.since_snapshot += position - segment.size
+        segment.size, segment.next_offset = position, self.end_offset
+        if not segment.dirty:
+            self._dirty(segment)
+        if self._unread_bytes <= self.config.tail_bytes:
+            self._unread_bytes += self._staged_bytes
+            self._tail.append(staged)
+        else:
+            self._tail.skip_to(self.end_offset)
+        self._written()
+
+    def _must_roll(self) -> bool:
+        if not self.segments:
+            return True
+        segment = self.segments[-1]
+        return segment.size > SEGMENT_HEADER_BYTES and (
+            segment.size + self._staged_bytes > self.config.segment_bytes
+            or self._staged_at_ms >= self._roll_at_ms
+            or self.end_offset - segment.base > MAX_RELATIVE_OFFSET
+        )
+
+    def start_segment(self, base: int, now_ms: int) -> Segment:
+        """The segment that goes on at `base`. Its file is made by the first write."""
+        segment = Segment(self.folder, base, now_ms)
+        segment.owner, segment.index, segment.indexed_at = self, Index(), SEGMENT_HEADER_BYTES
+        self.segments.append(segment)
+        self._bases.append(base)
+        self._roll_at_ms = self._segment_end_ms()
+        return segment
+
+    def start_empty_segment(self, now_ms: int) -> bool:
+        """So that all before it can be let go. False when the disk refuses, or batches are staged for the last one."""
+        if self._staged:
+            return False
+        segment = self.segments[-1]
+        if segment.size:
+            segment = self.start_segment(self.written_offset, now_ms)
+        try:
+            write_all(self.services.files, self._open(segment), self._header(segment), 0)
+        except (OSError, HeadraceError):  # it stays as one that was begun
+            return False
+        segment.size = SEGMENT_HEADER_BYTES
+        self.size_bytes += segment.size
+        self._dirty(segment)
+        return True
+
+    def forget_segments(self, first: int, last: int) -> list[Segment]:
+        """They are no longer part of the log. Their files stay, and are still synced: without them nothing after is."""
+        gone = self.segments[first:last]
+        del self.segments[first:last], self._bases[first:last]
+        for segment in gone:
+            segment.dropped = True
+            self.size_bytes -= segment.size
+            if not segment.dirty:
+                self.services.budget.close(segment)
+            self.services.indexes.forget(segment)
+        self._roll_at_ms = self._segment_end_ms()
+        return gone
+
+    def _segment_end_ms(self) -> int:
+        return self.segments[-1].created_ms + self.config.segment_ms if self.segments else 0
+
+    def _write(self, segment: Segment) -> int:
+        """One pwritev. Gives the position of the first batch."""
+        buffers = [batch[0] for batch in self._staged]
+        position, size = segment.size, self._staged_bytes
+        if not position:
+            buffers.insert(0, self._header(segment))
+            size += SEGMENT_HEADER_BYTES
+        handle = segment.handle
+        if handle == CLOSED:
+            handle = self._open(segment)
+        segment.used = True
+        files = self.services.files
+        try:
+            written = files.pwritev(handle, buffers, position) if len(buffers) <= MAX_BUFFERS else 0
+            if written != size:
+                write_rest(files, handle, buffers, position, written)
+        except OSError as error:
+            self._refuse(error, segment, position)
+        return position or SEGMENT_HEADER_BYTES
+
+    def _header(self, segment: Segment) -> bytes:
+        return encode_segment_header(SegmentHeader(segment.base, segment.created_ms, self.log_id))
+
+    def _open(self, segment: Segment) -> int:
+        files = self.services.files
+        try:
+            if not self._folder_made:
+                files.make_directory(self.folder)
+                self._folder_made = True
+            is_new = segment.size == 0
+            handle = self.services.budget.open(segment, create=is_new)
+            if is_new:
+                self._names += 1
+                if files.size(handle):
+                    files.truncate(handle, 0)
+            return handle
+        except OSError as error:  # no byte was written: the log itself is not in doubt
+            self._unstage()
+            raise explain(error, f"opening {segment.path()}") from error
+
+    def _refuse(self, error: OSError, segment: Segment, position: int) -> NoReturn:
+        """A write failed: takes its bytes back. When the disk is only full, the log goes on."""
+        self._unstage()
+        reason = explain(error, f"writing to {segment.path()}")
+        if error.errno in FULL:
+            try:
+                self._take_back(segment, position)
+            except OSError as second:
+                reason = StorageFailed(f"a refused write to {segment.path()} could not be taken back ({second})")
+        if not isinstance(reason, DiskFull):
+            self.fail(reason)
+        raise reason from error
+
+    def _doubt(self, segment: Segment, error: Exception) -> NoReturn:
+        """Bytes may be in the file that nobody knows of: opening it anew finds out."""
+        self._unstage()
+        reason = StorageFailed(f"{segment.path()} is in doubt after a write ({error!r}): open the log again to recover")
+        self.fail(reason)
+        raise reason from error
+
+    def _take_back(self, segment: Segment, position: int) -> None:
+        """Synced, so that no power loss brings a refused batch back."""
+        files = self.services.files
+        if files.size(segment.handle) > position:
+            files.truncate(segment.handle, position)
+            files.datasync(segment.handle)

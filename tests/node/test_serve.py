@@ -1,0 +1,99 @@
+"""`headrace serve` as a person starts it: what it says when it cannot, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.testing.served import ServedBroker
+
+LIMIT_S = 30.0
+
+
+def headrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=os.environ | environment,
+    )
+
+
+def refused(*arguments: str, **environment: str) -> str:
+    ended = headrace(*arguments, **environment)
+    assert ended.returncode in (1, 2)
+    assert "Traceback" not in ended.stderr
+    return ended.stderr
+
+
+def test_the_version_is_told() -> None:
+    assert headrace("--version").stdout.startswith("headrace 0.")
+
+
+def test_a_taken_port_is_named_with_the_flag_that_moves_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = refused("--data", str(tmp_path / "data"), "--kafka", address)
+    assert f"cannot listen on {address} for kafka: Address already in use; --kafka HOST:PORT moves it" in words
+
+
+@pytest.mark.parametrize("kind", ["a file", "below a file"])
+def test_a_path_that_cannot_be_a_data_directory_is_no_failed_disk(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").write_text("x")
+    data = tmp_path / "file" if kind == "a file" else tmp_path / "file" / "data"
+    words = refused("serve", "--data", str(data), "--kafka", "127.0.0.1:0")
+    assert f"{data} cannot be a data directory" in words
+    assert "--data DIR" in words
+
+
+def test_a_data_directory_that_is_in_use_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with ServedBroker(tmp_path):
+        words = refused("--data", str(data), "--kafka", "127.0.0.1:0")
+    assert f"another process works in {data}" in words
+
+
+def test_a_ready_file_is_there_while_the_node_serves_and_an_old_one_is_not_believed(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    ready.write_text("of a life that ended without a word")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused("--data", str(tmp_path / "d"), "--kafka", address, "--ready-file", str(ready))
+    assert not ready.exists()
+    command = [sys.executable, "-m", "headrace", "--data", str(tmp_path / "d"), "--kafka", "127.0.0.1:0"]
+    node = subprocess.Popen([*command, "--ready-file", str(ready)], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not ready.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        told = json.loads(ready.read_text())
+        assert (told["pid"], told["node_id"]) == (node.pid, 0)
+        host, _, port = told["addresses"]["kafka"].rpartition(":")
+        socket.create_connection((host, int(port)), LIMIT_S).close()
+    finally:
+        node.terminate()
+        assert node.wait(LIMIT_S) == 0
+    assert not ready.exists()
+
+
+def test_a_ready_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    words = refused("--data", str(tmp_path / "d"), "--kafka", "127.0.0.1:0", "--ready-file", str(tmp_path / "folder"))
+    assert "cannot write --ready-file" in words
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "folder"]
+
+
+def test_a_slip_in_a_variable_is_told(tmp_path: Path) -> None:
+    words = refused("--data", str(tmp_path / "d"), "--node-id", "x", HEADRACE_DAAT="x")
+    assert "--node-id" in words
+    slip = refused("--data", "/dev/null/x", HEADRACE_DAAT="x")
+    assert "HEADRACE_DAAT is not a setting" in slip
