@@ -1,0 +1,96 @@
+"""Fetch on a node of its own: what one answer holds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.broker.broker import NewTopic
+from headrace.records.codec import decode, encode
+from headrace.records.record import Record
+from headrace.wire.kafka import fetch, fetch_client, header
+from headrace.wire.kafka.errors import Code
+from headrace.wire.kafka.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from tests.doors.asking import Asker, asking
+
+VERSIONS = [fetch.OLDEST, 7, 11, 12]
+
+
+@pytest.fixture
+async def asker(tmp_path: Path) -> AsyncIterator[Asker]:
+    async with asking(tmp_path) as asker:
+        await asker.node.broker.create_topics([NewTopic("t", partitions=3)])
+        yield asker
+
+
+async def ask(asker: Asker, version: int, asked: list[FetchPartition], **options: Any) -> list[FetchedPartition]:
+    request = FetchRequest(topics=[FetchTopic("t", None, asked)], **options)
+    raw = await asker.answer(fetch_client.encode_request(version, 5, "x", request))
+    _, at = header.read_response_header(raw, 0, len(raw), header.FETCH, version)
+    response = fetch_client.decode_response(raw, at, len(raw), version)
+    assert response.error == 0
+    return list(response.topics[0].partitions)
+
+
+def want(partition: int = 0, offset: int = 0, max_bytes: int = 1 << 20) -> FetchPartition:
+    return FetchPartition(partition, -1, offset, -1, -1, max_bytes)
+
+
+def values(fetched: FetchedPartition) -> list[bytes | None]:
+    return [record.value for piece in fetched.pieces or () for record in decode(piece)]
+
+
+def record(value: bytes) -> Record:
+    return Record(None, value, (), int(time.time() * 1000))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_limit_below_the_first_batch_still_gives_that_batch_at_once(asker: Asker, version: int) -> None:
+    for value in (b"one", b"two"):
+        await asker.produce("t", 0, [record(value)])
+    for max_bytes in (0, 1, 60):
+        begin = time.monotonic()
+        for options in ({"max_bytes": max_bytes}, {}):
+            (one,) = await ask(asker, version, [want(max_bytes=max_bytes)], max_wait_ms=5000, min_bytes=1, **options)
+            assert values(one) == [b"one"]
+        assert time.monotonic() - begin < 4
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_only_the_first_partition_with_records_may_pass_the_limit(asker: Asker, version: int) -> None:
+    for partition in range(3):
+        await asker.produce("t", partition, [record(b"%d" % partition)])
+    answers = await ask(asker, version, [want(index) for index in range(3)], max_bytes=1, min_bytes=1)
+    assert [values(one) for one in answers] == [[b"0"], [], []]
+    assert [(one.error, one.high_watermark) for one in answers] == [(0, 1)] * 3
+
+
+async def test_a_wrong_offset_is_told_also_where_the_answer_is_full_already(asker: Asker) -> None:
+    await asker.produce("t", 0, [record(b"x")])
+    answers = await ask(asker, 11, [want(0), want(1, offset=9)], max_bytes=1)
+    assert [one.error for one in answers] == [0, Code.OFFSET_OUT_OF_RANGE]
+
+
+async def test_a_poll_waits_for_enough_and_no_longer(asker: Asker) -> None:
+    waiting = asyncio.create_task(ask(asker, 11, [want(0), want(1)], max_wait_ms=20_000, min_bytes=1))
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    topic = asker.node.broker.topic("t")
+    assert topic is not None
+    partition = await topic.partitions[1].opened()
+    partition.append(encode([record(b"news")]), int(time.time() * 1000))
+    asker.node.broker.flush()
+    answers = await asyncio.wait_for(waiting, 5)
+    assert [values(one) for one in answers] == [[], [b"news"]]
+
+
+async def test_a_poll_without_news_ends_with_its_time(asker: Asker) -> None:
+    begin = time.monotonic()
+    (one,) = await ask(asker, 11, [want(0)], max_wait_ms=300, min_bytes=1)
+    assert values(one) == []
+    assert 0.25 < time.monotonic() - begin < 5
