@@ -333,3 +333,24 @@ async def test_a_topic_with_a_flush_ms_is_synced_without_being_asked() -> None:
     node.broker.sync_due()
     node.world.background.drain()
     assert partition.log.synced_offset == 1
+
+
+async def test_what_a_deletion_left_behind_goes_at_the_next_start() -> None:
+    node = Node()
+    await node.topic("kept")
+    for name in ("kept", "gone"):
+        produce(node, await node.partition(name), batch())
+    assert await node.do(node.broker.new_producer_id()) == 0
+    topic = node.broker.topic("gone")
+    assert topic is not None
+    deleting = asyncio.ensure_future(node.broker.delete_topics(["gone"]))
+    await asyncio.sleep(0)
+    node.world.background.step()  # the entry is synced; its folder is not renamed yet
+    assert node.broker.topic("gone") is None
+    node.world.crash()
+    node.start()
+    node.world.background.drain()
+    assert node.broker.topic("gone") is None
+    left = node.world.disk.list(f"{node.world.root}/topics")
+    assert [name.partition("-")[0] for name in left] == ["kept"]
+    deleting.cancel()

@@ -42,7 +42,7 @@ def test_a_wheel_of_another_version_is_not_used_and_the_reason_is_said(tmp_path:
     (tmp_path / "headrace_native.py").write_text("__version__ = '9.9'\nAPI_VERSION = 99\n")
     assert run(SHOW, tmp_path, HEADRACE_NATIVE="1") == (
         "False|headrace|headrace-native 9.9 has kernels of version 99,"
-        " and this program needs 2: install the two together"
+        f" and this program needs {kernel.API_VERSION}: install the two together"
     )
 
 

@@ -29,7 +29,6 @@ from headrace.cluster.records import (
 )
 from headrace.errors import HeadraceError, InvalidReplication, ShuttingDown, TopicExists, UnknownTopic, UnknownTopicId
 from headrace.log.log import AnyLog
-from headrace.log.memory import MemoryLog
 from headrace.log.store import LogStore
 from headrace.ports import Background, Clock, Promise
 
@@ -77,6 +76,7 @@ class Broker:
         self._closing = False
         for image in quorum.image.topics.values():
             self._add(Topic(self, image))
+        store.remove_unknown(f"{store.root}/topics", {topic.folder for topic in self._names.values()})
         quorum.on_apply = self._applied
 
     # What there is
@@ -210,8 +210,9 @@ class Broker:
                     partition.recover()
 
     def sync_due(self) -> None:
-        """Topics with a flush.ms; the driver calls it more often."""
+        """Topics with a flush.ms, and syncs that had to be put off; the driver calls it more often."""
         now_ms = self.clock.now_ms()
+        self.store.retry_syncs()
         for topic in self._names.values():
             if topic.config.flush_ms != config.MAX_LONG:
                 for partition in topic.partitions:
@@ -230,7 +231,7 @@ class Broker:
         topic = partition.topic
         log_config = topic.config.for_log()
         if topic.config.is_memory:
-            done(MemoryLog(log_config, self.clock), None)
+            done(self.store.open_memory_log(log_config), None)
             return
         folder = f"{self.store.root}/topics/{topic.folder}/{partition.index}"
         log_id = topic.image.topic_id + partition.index.to_bytes(4, "big")

@@ -53,7 +53,9 @@ class Node:
         self._loop = loop = asyncio.get_running_loop()
         settings = self.settings
         limits = StoreLimits(open_files=self._open_files, tail_bytes=settings.tail_memory_bytes)
-        self.store = LogStore.open(settings.data, self._files, self._clock, self._log_background, limits)
+        self.store = LogStore.open(
+            settings.data, self._files, self._clock, self._log_background, limits, self._on_event
+        )
         try:
             self.quorum = Quorum(self.store, self._files, self._clock, settings.node_id, self._on_event)
             self.broker = Broker(
