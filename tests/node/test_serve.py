@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing.served import ServedBroker
+from tests.support import Wire, batch_of
 
 LIMIT_S = 30.0
 
@@ -97,3 +98,35 @@ def test_a_slip_in_a_variable_is_told(tmp_path: Path) -> None:
     assert "--node-id" in words
     slip = refused("--data", "/dev/null/x", HEADRACE_DAAT="x")
     assert "HEADRACE_DAAT is not a setting" in slip
+
+
+def test_connections_never_take_the_log_its_open_files(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    command = (
+        f"ulimit -n 500; exec {sys.executable} -m headrace --data {tmp_path}/d --kafka 127.0.0.1:0 --ready-file {ready}"
+    )
+    log = (tmp_path / "log").open("w+")
+    node = subprocess.Popen(["sh", "-c", command], stderr=log)
+    connections = []
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not ready.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        address = json.loads(ready.read_text())["addresses"]["kafka"]
+        with Wire(address) as wire:
+            wire.create_topic("t", partitions=40)
+            host, _, port = address.rpartition(":")
+            connections = [socket.create_connection((host, int(port)), LIMIT_S) for _ in range(600)]
+            for partition in range(40):
+                wire.produce("t", batch_of([b"x"]), partition=partition, acks=-1)
+    finally:
+        for connection in connections:
+            connection.close()
+        node.terminate()
+        assert node.wait(LIMIT_S) == 0
+    log.seek(0)
+    told = log.read()
+    log.close()
+    assert "node.fewer-connections" in told
+    assert "kafka.connections-full" in told
+    assert "log.failed" not in told

@@ -1,7 +1,8 @@
 """What the logs of one store share.
 
 It belongs to the loop's thread but for what opening a log needs, which may happen in another: `logs` and `made` only
-change by single steps (one name in, one name out), and who walks over them walks over a copy.
+change by single steps (one name in, one name out), and who walks over them walks over a copy. By `copy`, which is one
+step too: a list made of `items` allocates on its way, and that may let another thread in.
 """
 
 from __future__ import annotations
@@ -116,12 +117,12 @@ class Services:
 
     def forget_made(self, folder: str) -> None:
         """The folder and all below it go."""
-        for path in list(self.made):
+        for path in self.made.copy():
             if is_within(path, folder):
                 self.made.discard(path)
 
     def logs_within(self, folder: str) -> list[Log]:
-        return [log for path, log in list(self.logs.items()) if is_within(path, folder)]
+        return [log for path, log in self.logs.copy().items() if is_within(path, folder)]
 
 
 def is_within(path: str, folder: str) -> bool:

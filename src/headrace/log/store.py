@@ -165,7 +165,7 @@ class LogStore:
             if not left:
                 done()
 
-        for log in list(self.services.logs.values()):
+        for log in self.services.logs.copy().values():
             left += 1
             if log.since_snapshot >= CLOSE_BYTES and not log.broken:
                 log.checkpoint.request(one_done)
@@ -175,7 +175,7 @@ class LogStore:
 
     def close(self) -> None:
         """Blocks while it syncs what `drain` has not. What the background still does is left to recovery."""
-        for log in list(self.services.logs.values()):
+        for log in self.services.logs.copy().values():
             log.sync_now()
             log.release()
         self.services.journal.close()

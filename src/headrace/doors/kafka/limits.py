@@ -11,7 +11,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 class KafkaLimits(msgspec.Struct, frozen=True):
     max_connections: int = 8192
-    """Each costs a file descriptor and some 5 KiB."""
+    """Each costs a file descriptor, some 5 KiB, and at the worst SCRATCH_BYTES of requests behind one that waits."""
 
     idle_ms: int = 600_000
     """Kafka's connections.max.idle.ms: a connection on which nothing moved for this long is closed."""

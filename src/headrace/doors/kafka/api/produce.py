@@ -191,6 +191,8 @@ def stage(
 
 async def _open_first(pending: Pending, own: bytearray, closed: list[Partition]) -> None:
     connection = pending.connection
+    memory = connection.door.memory
+    memory.used_bytes += len(own)  # held on to, while others may wait for room
     try:
         for partition in closed:
             try:
@@ -202,6 +204,7 @@ async def _open_first(pending: Pending, own: bytearray, closed: list[Partition])
         _append(pending, memoryview(own), own)
         connection.finish_turn(pending)
     finally:
+        memory.give_back(connection, len(own))
         connection.unblock()
 
 
