@@ -69,7 +69,8 @@ class Appending(Durability):
 
     def flush(self) -> None:
         """Writes what is staged. DiskFull, StorageFailed: nothing of it was kept."""
-        if not self._staged:
+        staged, interval_bytes = self._staged, self.config.index_interval_bytes
+        if not staged:
             return
         if self.failed is not None:
             self._unstage()
@@ -77,7 +78,21 @@ class Appending(Durability):
         must_roll = self._must_roll()
         segment = self.start_segment(self.written_offset, self._staged_at_ms) if must_roll else self.segments[-1]
         try:
-            self._append(segment, self._write(segment))
+            position = self._write(segment)
+            for buffer, base_offset, _, max_timestamp in staged:
+                segment.note(base_offset, position, max_timestamp, interval_bytes)
+                position += len(buffer)
+            self.size_bytes += position - segment.size
+            self.since_snapshot += position - segment.size
+            segment.size, segment.next_offset = position, self.end_offset
+            if not segment.dirty:
+                self._dirty(segment)
+            if self._unread_bytes <= self.config.tail_bytes:
+                self._unread_bytes += self._staged_bytes
+                self._tail.append(staged)
+            else:
+                self._tail.skip_to(self.end_offset)
+            self._written()
         except HeadraceError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it was, it came in the midst of a write
@@ -89,24 +104,6 @@ class Appending(Durability):
         if self.written_offset - self.synced_offset >= self.config.flush_messages:
             self.sync_soon()
         self.on_append()
-
-    def _append(self, segment: Segment, position: int) -> None:
-        """What is staged was written from `position` on."""
-        staged, interval_bytes = self._staged, self.config.index_interval_bytes
-        for buffer, base_offset, _, max_timestamp in staged:
-            segment.note(base_offset, position, max_timestamp, interval_bytes)
-            position += len(buffer)
-        self.size_bytes += position - segment.size
-        self.since_snapshot += position - segment.size
-        segment.size, segment.next_offset = position, self.end_offset
-        if not segment.dirty:
-            self._dirty(segment)
-        if self._unread_bytes <= self.config.tail_bytes:
-            self._unread_bytes += self._staged_bytes
-            self._tail.append(staged)
-        else:
-            self._tail.skip_to(self.end_offset)
-        self._written()
 
     def _must_roll(self) -> bool:
         if not self.segments:
