@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.api import fetch, produce
 from headrace.doors.kafka.context import Context
-from headrace.doors.kafka.limits import JOINED_BYTES, OWN_FRAME_BYTES, WRITE_HIGH_WATER_BYTES
+from headrace.doors.kafka.limits import JOINED_BYTES, OWN_FRAME_BYTES, PEEK_BYTES, WRITE_HIGH_WATER_BYTES
 from headrace.ports import Buffer
 from headrace.records.kernel import room
 from headrace.wire.kafka import frame
@@ -54,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_bytes = 0  # its whole size
         self._filled = 0
         self._starved = False  # it waits for memory
+        self._large = False  # the last one was: the next is likely to be
         self._blocked = False  # by a request that waits
         self._write_paused = False
         self._read_paused = False
@@ -99,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         kept = len(self._kept)
         if kept:
             self.door.scratch[:kept] = self._kept
-        return self.door.scratch_view[kept:]
+        return self.door.scratch_view[kept : kept + PEEK_BYTES] if self._large else self.door.scratch_view[kept:]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active = True
@@ -133,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
                         self._begin_frame(size, buffer[at + frame.SIZE_BYTES : end])
                         at = end
                     break
+                self._large = False
                 self._request(buffer, at + frame.SIZE_BYTES, stop, None)
                 at = stop
         except MalformedRequest as error:
@@ -153,13 +155,17 @@ class Connection(asyncio.BufferedProtocol):
     # A large frame
 
     def _begin_frame(self, size: int, first: memoryview) -> None:
-        step = max(self.door.memory.first_step(size), min(2 * len(first), size))
-        self._frame_bytes = size
-        self._frame = bytearray(len(first))
-        self._frame[:] = first
-        self._filled = len(first)
-        self.door.memory.used_bytes += len(first)
-        self._grow_to(step)
+        memory, filled = self.door.memory, len(first)
+        self._frame_bytes, self._filled, self._large = size, filled, True
+        step = max(memory.first_step(size), min(2 * filled, size))
+        if memory.take(self, step, self._grow_again):
+            self._frame = room(step)  # of which only what was received is ever looked at
+            self._frame[:filled] = first
+        else:
+            memory.used_bytes += filled
+            self._frame = bytearray(first)
+            self._starved = True
+            self._pause_reading()
 
     def _frame_grew(self) -> None:
         assert self._frame is not None
@@ -185,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
             return
         if self._filled < size:
-            grown = room(size)  # of which only what was received is ever looked at
+            grown = room(size)
             grown[: self._filled] = self._frame
             self._frame = grown
 

@@ -40,6 +40,7 @@ class KafkaLimits(msgspec.Struct, frozen=True):
 
 
 SCRATCH_BYTES = 64 * KIB  # one for all connections: what one read can bring, and all of a large frame that is copied
+PEEK_BYTES = 4 * KIB  # read of a connection that sends large frames, to see the next one's size: the rest is not copied
 OWN_FRAME_BYTES = 16 * KIB  # an unfinished frame above this gets a buffer of its own
 EAGER_FRAME_BYTES = 2 * MIB  # up to this, it is made whole at once: a producer's usual megabyte is never copied
 FIRST_STEP_BYTES = 64 * KIB  # beyond it, or when memory is short, it grows as the bytes come
