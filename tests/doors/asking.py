@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from headrace.broker.broker import BrokerSettings
+from headrace.broker.broker import BrokerSettings, NewTopic
 from headrace.log.files import OsFiles
 from headrace.node.node import Node
 from headrace.node.real import RealClock, Threads
@@ -79,6 +79,26 @@ async def asking(folder: Path, files: Files | None = None, **broker: Any) -> Asy
         writer.close()
         await node.stop()
         threads.close()
+
+
+async def create(asker: Asker, name: str, **more: Any) -> Any:
+    (topic,) = await asker.node.broker.create_topics([NewTopic(name, **more)])
+    return topic
+
+
+@asynccontextmanager
+async def another(asker: Asker) -> AsyncIterator[Asker]:
+    """A second connection to the same node."""
+    address = asker.node.addresses["kafka"]
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    try:
+        yield Asker(asker.node, reader, writer)
+    finally:
+        writer.close()
+
+
+def record(timestamp_ms: int) -> Record:
+    return Record(key=None, value=b"v", headers=(), timestamp_ms=timestamp_ms, offset=0)
 
 
 def _is_message(kind: Any) -> bool:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
-import errno
-import threading
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from headrace.broker.broker import NewTopic
 from headrace.doors.kafka import registry
 from headrace.doors.kafka.names import to_kafka
-from headrace.log.files import OsFiles
-from headrace.records.record import Record
 from headrace.wire.kafka import (
     api_versions,
     fetch_client,
@@ -34,36 +25,10 @@ from headrace.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.wire.kafka.list_offsets import AskedOffset, ListOffsetsRequest
 from headrace.wire.kafka.metadata import AskedTopic, ClusterState, MetadataRequest, TopicState
 from headrace.wire.kafka.primitives import MAX_STRING_BYTES
-from tests.doors.asking import Asker, asking
+from tests.doors.asking import Asker, asking, create, record
 
 SECOND = datetime.timedelta(seconds=1)
 PATIENCE_S = 10.0  # far more than any answer needs; the machine may be busy
-
-
-@pytest_asyncio.fixture
-async def asker(tmp_path: Path) -> AsyncIterator[Asker]:
-    async with asking(tmp_path) as one:
-        yield one
-
-
-async def _create(asker: Asker, name: str, **more: Any) -> Any:
-    (topic,) = await asker.node.broker.create_topics([NewTopic(name, **more)])
-    return topic
-
-
-@asynccontextmanager
-async def _another(asker: Asker) -> AsyncIterator[Asker]:
-    """A second connection to the same node."""
-    address = asker.node.addresses["kafka"]
-    reader, writer = await asyncio.open_connection(address.host, address.port)
-    try:
-        yield Asker(asker.node, reader, writer)
-    finally:
-        writer.close()
-
-
-def _record(timestamp_ms: int) -> Record:
-    return Record(key=None, value=b"v", headers=(), timestamp_ms=timestamp_ms, offset=0)
 
 
 # ApiVersions
@@ -138,14 +103,14 @@ async def test_no_topic_is_created_when_the_node_does_not_want_it(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["", "a b", "..", "x" * 250, "headrace-b32-1"])
 async def test_a_name_that_no_topic_can_have_is_refused(asker: Asker, name: str) -> None:
-    for create in (True, False):
-        _, (topic,) = await _metadata(asker, 13, name, allow_auto_create=create)
+    for wanted in (True, False):
+        _, (topic,) = await _metadata(asker, 13, name, allow_auto_create=wanted)
         assert (topic.error, topic.name) == (Code.INVALID_TOPIC_EXCEPTION, name)
 
 
 async def test_null_is_all_topics_and_empty_is_none_but_in_version_0(asker: Asker) -> None:
-    await _create(asker, "a")
-    await _create(asker, "b")
+    await create(asker, "a")
+    await create(asker, "b")
     for version, asked, expected in ((1, None, 2), (1, (), 0), (0, (), 2), (13, None, 2), (13, (), 0)):
         _, topics = await asker.ask(metadata, header.METADATA, version, MetadataRequest(asked))
         assert len(topics) == expected
@@ -157,7 +122,7 @@ async def test_a_topic_asked_for_twice_is_told_once(asker: Asker) -> None:
 
 
 async def test_topics_are_found_by_their_id(asker: Asker) -> None:
-    topic = await _create(asker, "a")
+    topic = await create(asker, "a")
     strange = uuid.UUID(int=7)
     request = MetadataRequest([AskedTopic(None, topic.id), AskedTopic(None, strange)])
     _, (known, unknown) = await asker.ask(metadata, header.METADATA, 13, request)
@@ -166,11 +131,11 @@ async def test_topics_are_found_by_their_id(asker: Asker) -> None:
 
 
 async def test_a_change_of_topics_is_seen_at_once(asker: Asker) -> None:
-    first = await _create(asker, "a")
+    first = await create(asker, "a")
     _, (seen,) = await _metadata(asker, 13, "a")
     assert seen.topic_id == first.id
     await asker.node.broker.delete_topics(["a"])
-    second = await _create(asker, "a", partitions=3)
+    second = await create(asker, "a", partitions=3)
     _, (seen,) = await _metadata(asker, 13, "a")
     assert seen.topic_id == second.id != first.id
     assert len(seen.partitions) == 3
@@ -184,170 +149,12 @@ async def test_authorised_operations_are_told_only_to_who_asks(asker: Asker) -> 
 
 
 async def test_a_name_that_kafka_cannot_spell_is_told_by_its_other_name_and_found_by_it(asker: Asker) -> None:
-    await _create(asker, "übung")
+    await create(asker, "übung")
     _, topics = await asker.ask(metadata, header.METADATA, 12, MetadataRequest(None))
     assert [topic.name for topic in topics] == [to_kafka("übung")]
     _, (topic,) = await _metadata(asker, 12, to_kafka("übung"))
     assert topic.error == 0
     assert len(asker.node.broker.topics()) == 1
-
-
-# ListOffsets
-
-
-async def _offsets(asker: Asker, version: int, *asked: AskedOffset, isolation: int = 0) -> list[Any]:
-    request = ListOffsetsRequest([("t", list(asked))], isolation_level=isolation)
-    answer = await asker.ask(list_offsets, header.LIST_OFFSETS, version, request)
-    ((name, found),) = answer.topics
-    assert name == "t"
-    return list(found)
-
-
-@pytest.mark.parametrize("version", range(1, 12))
-async def test_offsets_are_found_at_both_ends_and_by_time(asker: Asker, version: int) -> None:
-    topic = await _create(asker, "t")
-    epoch = topic.partitions[0].leader_epoch if version >= 4 else -1
-    for timestamp_ms in (1000, 3000, 2000):
-        assert (await asker.produce("t", 0, [_record(timestamp_ms)])).error == 0
-
-    async def found(timestamp: int) -> tuple[int, int, int, int]:
-        (one,) = await _offsets(asker, version, AskedOffset(0, -1, timestamp), isolation=1)
-        return one.error, one.timestamp, one.offset, one.leader_epoch
-
-    assert await found(list_offsets.LATEST) == (0, -1, 3, epoch)
-    assert await found(list_offsets.EARLIEST) == (0, -1, 0, epoch)
-    assert await found(1000) == (0, 1000, 0, epoch)
-    assert await found(1001) == (0, 3000, 1, epoch)
-    assert await found(3001) == (0, -1, -1, -1)
-    unsupported = (Code.UNSUPPORTED_VERSION, -1, -1, -1)
-    assert await found(list_offsets.MAX_TIMESTAMP) == ((0, 3000, 1, epoch) if version >= 7 else unsupported)
-    assert await found(list_offsets.EARLIEST_LOCAL) == ((0, -1, 0, epoch) if version >= 8 else unsupported)
-    assert await found(list_offsets.LATEST_TIERED) == ((0, -1, -1, -1) if version >= 9 else unsupported)
-    assert await found(list_offsets.EARLIEST_PENDING_UPLOAD) == ((0, -1, -1, -1) if version >= 11 else unsupported)
-    assert await found(-7) == unsupported
-
-
-async def test_an_empty_log_begins_and_ends_at_0_and_has_no_times(asker: Asker) -> None:
-    await _create(asker, "t")
-    for timestamp, offset in (
-        (list_offsets.LATEST, 0),
-        (list_offsets.EARLIEST, 0),
-        (list_offsets.MAX_TIMESTAMP, -1),
-        (5, -1),
-    ):
-        (one,) = await _offsets(asker, 11, AskedOffset(0, -1, timestamp))
-        assert (one.error, one.offset) == (0, offset)
-
-
-async def test_a_partition_asked_for_twice_is_a_mistake(asker: Asker) -> None:
-    await _create(asker, "t", partitions=2)
-    found = await _offsets(asker, 11, AskedOffset(0, -1, -1), AskedOffset(0, -1, -2), AskedOffset(1, -1, -1))
-    assert [one.error for one in found] == [Code.INVALID_REQUEST, Code.INVALID_REQUEST, 0]
-
-
-async def test_unknown_partitions_and_epochs_are_told_apart(asker: Asker) -> None:
-    topic = await _create(asker, "t")
-    epoch = topic.partitions[0].leader_epoch
-    cases = {
-        (0, epoch): 0,
-        (0, epoch + 1): Code.UNKNOWN_LEADER_EPOCH,
-        (1, -1): Code.UNKNOWN_TOPIC_OR_PARTITION,
-        (-1, -1): Code.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-    for (partition, known), error in cases.items():
-        (one,) = await _offsets(asker, 11, AskedOffset(partition, known, -1))
-        assert one.error == error
-
-
-async def test_a_log_that_cannot_be_opened_is_told_as_that_and_not_as_a_missing_topic(asker: Asker) -> None:
-    topic = await _create(asker, "t")
-    folder = Path(asker.node.settings.data, "topics", topic.folder, "0")
-    (folder / f"{0:020}.log").mkdir(parents=True)  # a folder where a file has to be
-    (one,) = await _offsets(asker, 11, AskedOffset(0, -1, -1))
-    assert one.error == Code.KAFKA_STORAGE_ERROR
-
-
-class Disk(OsFiles):
-    """Can be told to let those who read a log's file wait, and to fail them."""
-
-    def __init__(self) -> None:
-        self.go_on, self.was_asked = threading.Event(), threading.Event()
-        self.go_on.set()
-        self.broken = "nothing"  # what the path of a file has in it that cannot be read
-        self._paths: dict[int, str] = {}
-
-    def open(self, path: str, *, create: bool = False) -> int:
-        if not create:
-            self._reach(path)
-        handle = super().open(path, create=create)
-        self._paths[handle] = path
-        return handle
-
-    def pread(self, handle: int, size: int, position: int) -> bytes:
-        self._reach(self._paths.get(handle, ""))
-        return super().pread(handle, size, position)
-
-    def _reach(self, path: str) -> None:
-        if self.broken in path:
-            raise OSError(errno.EIO, "the disk has failed", path)
-        if path.endswith(".log") and not self.go_on.is_set():
-            self.was_asked.set()
-            self.go_on.wait(PATIENCE_S)
-
-
-@pytest.mark.parametrize("timestamp", [1000, list_offsets.MAX_TIMESTAMP])
-async def test_nobody_waits_while_a_time_is_looked_for_on_a_slow_disk(tmp_path: Path, timestamp: int) -> None:
-    disk = Disk()
-    async with asking(tmp_path, disk) as asker, _another(asker) as other:
-        await _create(asker, "t")
-        assert (await asker.produce("t", 0, [_record(1000)])).error == 0
-        disk.go_on.clear()
-        by_time = asyncio.create_task(_offsets(asker, 11, AskedOffset(0, -1, timestamp)))
-        try:
-            assert await asyncio.to_thread(disk.was_asked.wait, PATIENCE_S)
-            (one,) = await _offsets(other, 11, AskedOffset(0, -1, list_offsets.LATEST))
-            assert (one.error, one.offset) == (0, 1)
-            assert not by_time.done()
-        finally:
-            disk.go_on.set()
-        (one,) = await by_time
-        assert (one.error, one.timestamp, one.offset) == (0, 1000, 0)
-
-
-async def test_a_file_that_cannot_be_read_fails_its_own_partition_and_no_other(tmp_path: Path) -> None:
-    disk = Disk()
-    async with asking(tmp_path, disk) as asker:
-        topic = await _create(asker, "t", partitions=3)
-        for partition in range(3):
-            assert (await asker.produce("t", partition, [_record(1000)])).error == 0
-        disk.broken = f"{topic.folder}/1/"
-        for timestamp in (1000, list_offsets.MAX_TIMESTAMP):
-            found = await _offsets(asker, 11, *(AskedOffset(partition, -1, timestamp) for partition in range(3)))
-            assert [(one.error, one.offset) for one in found] == [(0, 0), (Code.KAFKA_STORAGE_ERROR, -1), (0, 0)]
-
-
-async def test_a_topic_deleted_while_a_time_is_looked_for_in_it_is_told_as_missing(tmp_path: Path) -> None:
-    disk = Disk()
-    async with asking(tmp_path, disk) as asker:
-        topic = await _create(asker, "t")
-        assert (await asker.produce("t", 0, [_record(1000)])).error == 0
-        disk.go_on.clear()
-        by_time = asyncio.create_task(_offsets(asker, 11, AskedOffset(0, -1, 1000)))
-        try:
-            assert await asyncio.to_thread(disk.was_asked.wait, PATIENCE_S)
-            assert await asker.node.broker.delete_topics([topic.id]) == [None]
-        finally:
-            disk.go_on.set()
-        (one,) = await by_time
-        assert one.error == Code.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_times_are_found_in_a_memory_topic_too(asker: Asker) -> None:
-    await _create(asker, "t", configs={"headrace.storage": "memory"})
-    first, second, _ = [(await asker.produce("t", 0, [_record(time_ms)])).base_offset for time_ms in (1000, 3000, 2000)]
-    for timestamp, offset in ((0, first), (1001, second), (list_offsets.MAX_TIMESTAMP, second), (3001, -1)):
-        (one,) = await _offsets(asker, 11, AskedOffset(0, -1, timestamp))
-        assert (one.error, one.offset) == (0, offset)
 
 
 # Names that no topic can have
@@ -423,7 +230,7 @@ async def test_topics_are_created_as_asked_for(asker: Asker, version: int) -> No
 
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_each_refusal_of_a_topic_has_its_code_and_its_reason(asker: Asker, version: int) -> None:
-    await _create(asker, "taken")
+    await create(asker, "taken")
     one = {"partition_index": 0, "broker_ids": [0]}
     elsewhere = {"partition_index": 0, "broker_ids": [7]}
     bad = {
@@ -467,7 +274,7 @@ async def test_replicas_may_be_assigned_by_hand(asker: Asker) -> None:
 
 @pytest.mark.parametrize("version", range(1, 6))
 async def test_topics_are_deleted_by_name(asker: Asker, version: int) -> None:
-    await _create(asker, "a")
+    await create(asker, "a")
     fields = {"topic_names": ["a", "missing"], "timeout": SECOND}
     answer = await asker.ask_by_schema(header.DELETE_TOPICS, version, fields)
     codes = {one.name: one.error_code.value for one in answer.responses}
@@ -476,7 +283,7 @@ async def test_topics_are_deleted_by_name(asker: Asker, version: int) -> None:
 
 
 async def test_topics_are_deleted_by_id_too(asker: Asker) -> None:
-    a, b = await _create(asker, "a"), await _create(asker, "b")
+    a, b = await create(asker, "a"), await create(asker, "b")
     strange = uuid.UUID(int=5)
     topics = [
         {"name": "a", "topic_id": None},
@@ -497,7 +304,7 @@ async def test_topics_are_deleted_by_id_too(asker: Asker) -> None:
 
 
 async def test_a_topic_named_twice_is_not_deleted(asker: Asker) -> None:
-    topic = await _create(asker, "a")
+    topic = await create(asker, "a")
     topics = [{"name": "a", "topic_id": None}, {"name": None, "topic_id": topic.id}]
     answer = await asker.ask_by_schema(header.DELETE_TOPICS, 6, {"topics": topics, "timeout": SECOND})
     assert {one.error_code.value for one in answer.responses} == {Code.INVALID_REQUEST}
@@ -546,9 +353,9 @@ async def test_this_node_coordinates_everything_so_that_no_client_asks_for_ever(
 
 @pytest.mark.parametrize("version", range(2, 5))
 async def test_an_epoch_ends_where_the_log_does_or_is_not_known(asker: Asker, version: int) -> None:
-    topic = await _create(asker, "t")
+    topic = await create(asker, "t")
     epoch = topic.partitions[0].leader_epoch
-    await asker.produce("t", 0, [_record(1), _record(2)])
+    await asker.produce("t", 0, [record(1), record(2)])
     asked = [(0, -1, epoch), (0, -1, epoch + 5), (0, epoch + 1, epoch), (9, -1, epoch)]
     partitions = [{"partition": p, "current_leader_epoch": c, "leader_epoch": e} for p, c, e in asked]
     fields: dict[str, Any] = {"topics": [{"topic": "t", "partitions": partitions}]}
