@@ -28,7 +28,7 @@ from headrace.log.config import LogConfig, OnEvent, ignore_event
 from headrace.log.log import Log
 from headrace.log.reader import FileRead
 from headrace.log.store import LogStore
-from headrace.log.writing import explain
+from headrace.log.writing import explain, read_whole, replace_file
 from headrace.ports import Background, Clock, Files
 from headrace.records import batch, codec, kernel
 
@@ -193,29 +193,13 @@ class Quorum:
                     self._apply(records.decode(entry.value))
 
     def _save(self, path: str, value: msgspec.Struct) -> None:
-        """Whole or not at all: a new file, synced, takes the old one's name."""
         body = msgspec.msgpack.encode(value)
-        handle = self._files.open(f"{path}.new", create=True)
-        try:
-            self._files.truncate(handle, 0)
-            data = _MAGIC + kernel.crc32c(body).to_bytes(4, "big") + body
-            written = 0
-            while written < len(data):
-                written += self._files.pwritev(handle, [memoryview(data)[written:]], written)
-            self._files.datasync(handle)
-        finally:
-            self._files.close(handle)
-        self._files.rename(f"{path}.new", path)
-        self._files.sync_directory(self._folder)
+        replace_file(self._files, path, _MAGIC + kernel.crc32c(body).to_bytes(4, "big") + body, durable=True)
 
     def _load(self, path: str, kind: type[_Saveable]) -> _Saveable | None:
         if not self._files.exists(path):
             return None
-        handle = self._files.open(path)
-        try:
-            data = self._files.pread(handle, self._files.size(handle), 0)
-        finally:
-            self._files.close(handle)
+        data = read_whole(self._files, path)
         body = data[len(_MAGIC) + 4 :]
         if data[: len(_MAGIC)] != _MAGIC:
             raise FormatTooNew(f"{path} is not in a format that this version reads")

@@ -134,7 +134,7 @@ class Pending(Answer):
             return wire.encode_single(
                 self.version,
                 self.correlation_id,
-                data.topic_id.bytes if data.name is None else data.name.encode(),  # type: ignore[union-attr]
+                (data.name or "").encode() if data.topic_id is None else data.topic_id.bytes,
                 part.index,
                 base_offset,
                 append_time_ms,
