@@ -74,10 +74,6 @@ class StaleProducerEpoch(HeadraceError):
     """A producer that a newer one with the same id has fenced."""
 
 
-class TooManyProducers(HeadraceError):
-    """The partition remembers as many producers as its limit allows."""
-
-
 # Topics
 
 

@@ -35,6 +35,7 @@ def test_null_stands_for_the_default() -> None:
         ("retention.ms", "-2", "-1 to"),
         ("retention.ms", str(MAX_LONG + 1), "-1 to"),
         ("segment.bytes", "10", "16384 to"),
+        ("max.message.bytes", str((128 << 20) + 1), "0 to 134217728"),
         ("message.timestamp.type", "Never", "CreateTime or LogAppendTime"),
         ("headrace.storage", "tape", "disk or memory"),
         ("cleanup.policy", "compact", "takes delete"),

@@ -20,7 +20,7 @@ def test_a_frame_of_a_size_that_no_request_has_is_refused(size: int) -> None:
 
 
 def test_a_frame_says_its_size() -> None:
-    raw = frame.sized(b"0123456789")
+    raw = struct.pack(">i", 10) + b"0123456789"
     assert frame.frame_size(b"xx" + raw, 2) == 10
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.errors import InvalidConfig
 from headrace.log.config import LogConfig
+from headrace.records.batch import MAX_BATCH_BYTES
 
 DAY_MS = 24 * 3600 * 1000
 MAX_LONG = (1 << 63) - 1
@@ -121,7 +122,7 @@ SETTINGS: dict[str, Setting] = {
             "max.message.bytes",
             "max_message_bytes",
             1_048_588,
-            _whole(0, MAX_INT),
+            _whole(0, MAX_BATCH_BYTES),
             "The largest batch that a producer may send, as it is sent (compressed).",
         ),
         Setting(

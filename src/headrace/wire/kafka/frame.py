@@ -27,7 +27,3 @@ def frame_size(buffer: Buffer, at: int, limit: int = MAX_REQUEST_BYTES) -> int:
     if not MIN_REQUEST_BYTES <= size <= limit:
         raise MalformedRequest(f"a frame of {size} bytes; a request has {MIN_REQUEST_BYTES} to {limit}")
     return size
-
-
-def sized(body: Buffer) -> bytes:
-    return _SIZE.pack(len(body)) + body
