@@ -10,7 +10,7 @@ NATIVE := $(wildcard native/Cargo.toml native/pyproject.toml native/build.rs) $(
 READY := .venv/ready-$(if $(CARGO),with,without)-cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test demo check format bench long figures lock clean
+.PHONY: help setup run test demo check format bench long figures dist lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,9 +51,15 @@ bench: $(READY) ## Measure us beside Apache Kafka (ARGS="--quick"; needs java an
 long: $(READY) ## The long fault tests (kill -9, 100 rounds, ...)
 	@$(BIN)/python -m pytest -q -m long $(ARGS)
 
-figures: $(READY) ## Paste the kept benchmark (make bench ARGS=--keep) and the settings into the documents
+figures: $(READY) ## Paste benchmark (make bench ARGS=--keep), settings, help and a session into the documents
 	@$(BIN)/python tools/figures.py
 	@$(BIN)/python tools/settings_page.py
+	@$(BIN)/python tools/metrics_page.py
+	@$(BIN)/python tools/help_page.py
+	@$(BIN)/python tools/terminal.py
+
+dist: $(READY) ## Build wheels and source archives of headrace and headrace-native into dist/
+	@$(BIN)/python tools/dist.py
 
 lock: $(READY) ## Choose the newest dependencies and write requirements/ anew
 	@$(BIN)/python tools/lock.py

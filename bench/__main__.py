@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import report, workloads
+from bench import floor, report, workloads
 from bench.rdkafka import LoadError
 from bench.servers import KAFKA_VERSION, Headrace, Kafka, Server, ServerError
 from bench.workloads import GROWTH_WORKLOADS, WORKLOADS, Scale
@@ -76,6 +76,8 @@ def warm(server: Server, messages: int) -> None:
 
 def one_round(chosen: argparse.Namespace, number: int, servers: list[Server], results: report.Results) -> None:
     scale = Scale(chosen.messages, chosen.latency_seconds)
+    for way, seconds in floor.measure(servers[0].folder).items():
+        results.floors.setdefault(way, []).append(seconds)
     for part in chosen.only:
         if part == "produce_all":
             results.sync_p50_ms.append(workloads.sync_p50_ms(servers[0].folder))

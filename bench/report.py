@@ -21,6 +21,7 @@ class Results:
     samples: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
     growth: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     sync_p50_ms: list[float] = field(default_factory=list)
+    floors: dict[str, list[float]] = field(default_factory=dict)  # way -> CPU seconds per GiB without a broker
 
     def add(self, server: str, seen: dict[str, dict[str, float]]) -> None:
         for row, metrics in seen.items():
@@ -109,11 +110,20 @@ def text_table(results: Results) -> str:
 
 def machine(results: Results) -> dict[str, str]:
     """Where it was measured; with what the disk itself needs for a sync, which bounds every synced figure."""
-    if not results.sync_p50_ms:
-        return results.machine
-    p50, least, greatest = (f(results.sync_p50_ms) for f in (statistics.median, min, max))
-    disk = f"4 KiB append + fdatasync p50 {p50:.2f} ms ({least:.2f}-{greatest:.2f})"
-    return results.machine | {"disk": disk}
+    about = dict(results.machine)
+    if results.sync_p50_ms:
+        about["disk"] = f"4 KiB append + fdatasync p50 {_spread(results.sync_p50_ms)} ms"
+    if results.floors:
+        into, out = (_spread(results.floors[way]) for way in ("in", "out"))
+        about["floor"] = (
+            f"moving 1 GiB (10 M of 100 B, 1 M of 1 KiB) without any broker costs {into} CPU s in (receive, write) and "
+            f"{out} out (read, send)"
+        )
+    return about
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
 def as_json(results: Results) -> dict[str, Any]:

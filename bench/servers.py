@@ -134,6 +134,8 @@ class Headrace(Server):
             *data,
             "--kafka",
             "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
             "--ready-file",
             str(self._ready_file),
         ]

@@ -30,6 +30,7 @@ LATENCY_INTERVAL_S = 0.001
 LATENCY_WARM = 500
 SMALL_BATCH = 10
 GROWTH_BATCH = 100  # records per request: 11 kB, what a busy client with many partitions sends
+READY_BATCH = 9000  # records; just below the megabyte that both brokers take by default
 GROWTH_IN_FLIGHT = 5  # as many as an idempotent producer may have
 ADMIN_LIMIT_S = 60.0
 TOUCHED = 1.3  # of the bytes that a run writes: headers and the rest of the page cache's needs
@@ -137,6 +138,18 @@ def produce_and_consume_100(server: Server, scale: Scale) -> Seen:
     with fresh_topic(server) as topic:
         produced = produce(server, topic, scale.messages, 100)
         return {"produce_100": produced, "consume_100": consume(server, topic, scale.messages)}
+
+
+def produce_ready(server: Server, scale: Scale) -> Seen:
+    """As large as librdkafka's batches under load, but encoded before the clock starts: the broker sets the rate."""
+    requests = scale.messages // READY_BATCH
+    messages = requests * READY_BATCH
+    with (
+        fresh_topic(server) as topic,
+        raw.Pipeline(server.address, topic, 1, READY_BATCH, 100, GROWTH_IN_FLIGHT) as pipeline,
+    ):
+        work = timed(server, messages, lambda: pipeline.run(requests), written_bytes=int(messages * 100 * TOUCHED))
+        return {"produce_ready": work}
 
 
 def produce_and_consume_1k(server: Server, scale: Scale) -> Seen:
@@ -268,6 +281,7 @@ def sync_p50_ms(folder: Path, samples: int = 200) -> float:
 
 WORKLOADS: dict[str, Callable[[Server, Scale], Seen]] = {
     "produce_100": produce_and_consume_100,
+    "produce_ready": produce_ready,
     "produce_1k": produce_and_consume_1k,
     "produce_all": produce_all,
     "small": small_requests,

@@ -1,3 +1,56 @@
-"""Headrace: one log, many doors. This line is the only place where the version is written."""
+"""Headrace: one log, many doors. What a program needs of the client is here by name:
 
-__version__ = "0.1.0"
+    import headrace
+
+    with headrace.connect("127.0.0.1:9092") as client:
+        with client.producer() as producer:
+            producer.send("greetings", "hello")
+
+Names are imported when they are first used, so that a node never pays for a client. `headrace.aio` has the async ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace import aio
+    from headrace.client.blocking import Client, Consumer, Producer, connect
+    from headrace.client.values import Delivery, Record, Time, TopicPartition
+
+__version__ = "0.1.0"  # the only place where it is written
+
+__all__ = [
+    "Client",
+    "Consumer",
+    "Delivery",
+    "Producer",
+    "Record",
+    "Time",
+    "TopicPartition",
+    "__version__",
+    "aio",
+    "connect",
+]
+
+_HOMES = {
+    **dict.fromkeys(("Client", "Consumer", "Producer", "connect"), "headrace.client.blocking"),
+    **dict.fromkeys(("Delivery", "Record", "Time", "TopicPartition"), "headrace.client.values"),
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name == "aio":
+        return import_module("headrace.aio")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

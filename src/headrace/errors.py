@@ -49,6 +49,10 @@ class FormatTooNew(HeadraceError):
     """The data was written by a newer program than this one."""
 
 
+class FormatTooOld(HeadraceError):
+    """The data has a format that this program no longer reads."""
+
+
 class OffsetOutOfRange(HeadraceError):
     def __init__(self, offset: int, start: int, end: int) -> None:
         super().__init__(f"offset {offset} is outside of what the log holds, {start} to {end}")
@@ -105,6 +109,14 @@ class InvalidConfig(HeadraceError):
     """A setting that does not exist, or a value that it does not take."""
 
 
+class KeptForever(HeadraceError):
+    """A topic that is only compacted: nobody deletes its records."""
+
+
+class UnknownNode(HeadraceError):
+    """No node of that number in the cluster."""
+
+
 class MessageTooLarge(HeadraceError):
     """A batch over the topic's `max.message.bytes`."""
 
@@ -139,3 +151,62 @@ class ShuttingDown(HeadraceError):
 
 class LimitReached(HeadraceError):
     """A named limit of this node was reached; the text names it."""
+
+
+# The client
+
+
+class ConnectionFailed(HeadraceError):
+    """No connection, or one that ended before the answer came; the text names the address, why, and what to check."""
+
+
+class RequestTimedOut(HeadraceError):
+    """The time for a request is over; whether the broker did what was asked is not known."""
+
+
+class BrokerRefused(HeadraceError):
+    """A broker's refusal that has no class of its own here: Kafka's code and name for it, and the broker's words."""
+
+    def __init__(self, code: int, name: str, words: str) -> None:
+        super().__init__(f"{words} ({name}, code {code})")
+        self.code, self.name = code, name
+
+
+class UnsupportedByBroker(HeadraceError):
+    """The broker does not speak a request, or no version of it that we speak."""
+
+
+class ClientClosed(HeadraceError):
+    """The client, producer or consumer was closed, or belongs to another process or event loop."""
+
+
+class BufferFull(HeadraceError):
+    """A producer's buffer had no room in time: the broker takes records slower than they are put."""
+
+
+class DeliveryFailed(HeadraceError):
+    """Records that were put could not be delivered; the text says how many, and why the first of them."""
+
+    def __init__(self, count: int, first: BaseException) -> None:
+        were = "record was" if count == 1 else "records were"
+        super().__init__(f"{count} {were} not delivered; the first failed with: {first}")
+        self.count, self.first = count, first
+
+
+# Backups
+
+
+class NotABackup(HeadraceError):
+    """No backup is there, or one that was never finished."""
+
+
+class BackupDamaged(HeadraceError):
+    """A backup whose files are not those that it was finished with."""
+
+
+class BackupUnsettled(HeadraceError):
+    """What is to be copied changed while it was looked at: once more may go well."""
+
+
+class NotEmpty(HeadraceError):
+    """A folder that has to be new or empty, and is not."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import get_args
+
+import msgspec
 import pytest
 
 from headrace.cluster import controller, records
@@ -14,6 +18,7 @@ from headrace.errors import (
     InvalidTopicName,
     LimitReached,
     TopicExists,
+    UnknownNode,
     UnknownTopicId,
 )
 
@@ -93,11 +98,58 @@ def test_all_topics_together_stay_below_the_limit() -> None:
 def test_partitions_can_be_added_but_not_taken_away() -> None:
     one = image()
     create(one)
-    for record in controller.add_partitions(one, ID, 5, Limits()):
+    for record in controller.add_partitions(one, ID, 5, None, Limits()):
         one.apply(record)
     assert len(one.names["t"].partitions) == one.partition_count == 5
     with pytest.raises(InvalidPartitions):
-        controller.add_partitions(one, ID, 5, Limits())
+        controller.add_partitions(one, ID, 5, None, Limits())
+
+
+def test_new_partitions_go_on_where_the_old_ones_ended() -> None:
+    three = image(3)
+    create(three, partitions=1)
+    for record in controller.add_partitions(three, ID, 4, None, Limits()):
+        three.apply(record)
+    assert [p.leader for p in three.names["t"].partitions] == [0, 1, 2, 0]
+
+
+@pytest.mark.parametrize("assignments", [[], [[0]], [[0], [7]], [[0, 1], [0, 1]], [[0], []], [[0], [0], [0]]])
+def test_an_assignment_of_new_partitions_has_to_add_up(assignments: list[list[int]]) -> None:
+    two = image(2)
+    create(two, partitions=1)
+    with pytest.raises(InvalidReplication):
+        controller.add_partitions(two, ID, 3, assignments, Limits())
+
+
+def test_new_partitions_go_where_they_are_assigned() -> None:
+    two = image(2)
+    create(two, partitions=1)
+    for record in controller.add_partitions(two, ID, 3, [[1], [1]], Limits()):
+        two.apply(record)
+    assert [p.leader for p in two.names["t"].partitions] == [0, 1, 1]
+
+
+def test_partitions_are_not_added_over_a_limit_or_to_nothing() -> None:
+    one = image()
+    create(one)
+    with pytest.raises(InvalidPartitions):
+        controller.add_partitions(one, ID, 2**31 - 1, None, Limits())
+    with pytest.raises(LimitReached):
+        controller.add_partitions(one, ID, 50, None, Limits(max_partitions=49))
+    with pytest.raises(UnknownTopicId):
+        controller.add_partitions(one, b"x" * 16, 5, None, Limits())
+
+
+def test_nodes_have_settings_of_their_own_and_of_all_and_lose_them_one_by_one() -> None:
+    one = image()
+    for node_id, changes in ((records.ALL_NODES, {"a": "1", "b": "2"}), (0, {"a": "3"}), (-1, {"b": None, "c": None})):
+        for record in controller.configure_nodes(one, node_id, changes):
+            one.apply(record)
+    assert one.node_configs == {records.ALL_NODES: {"a": "1"}, 0: {"a": "3"}}
+    assert Image.load(one.save()).node_configs == one.node_configs
+    assert controller.configure_nodes(one, 0, {}) == []
+    with pytest.raises(UnknownNode):
+        controller.configure_nodes(one, 5, {"a": "1"})
 
 
 def test_every_start_of_a_node_gives_what_it_leads_a_new_epoch() -> None:
@@ -133,6 +185,7 @@ def test_records_survive_their_encoding_and_an_unknown_kind_is_refused() -> None
         records.NodeRegistered(0, 1, {"kafka": "h:1"}, "rack"),
         records.TopicCreated(ID, "t", [[0], [0]], {"a": "b"}, 4),
         records.TopicConfigured(ID, {"a": None}),
+        records.NodesConfigured(-1, {"a": "b", "c": None}),
         records.PartitionsAdded(ID, [[0]]),
         records.ProducerIdsReserved(0, 1000),
         records.TopicDeleted(ID),
@@ -140,3 +193,16 @@ def test_records_survive_their_encoding_and_an_unknown_kind_is_refused() -> None
     assert records.decode(records.encode(made)) == made  # type: ignore[arg-type]
     with pytest.raises(FormatTooNew):
         records.decode(records.encode(made[:1]).replace(b"cluster-created", b"cluster-renamed"))  # type: ignore[arg-type]
+
+
+def test_an_image_that_was_saved_before_nodes_had_settings_still_loads() -> None:
+    saved = msgspec.msgpack.decode(image().save())
+    del saved["node_configs"]
+    assert Image.load(msgspec.msgpack.encode(saved)).node_configs == {}
+
+
+def test_the_page_on_the_format_names_every_kind_of_record_and_every_field_of_an_image() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "log-format.md").read_text()
+    kinds = [kind.__struct_config__.tag for kind in get_args(records.MetadataRecord)]
+    fields = list(msgspec.msgpack.decode(image().save()))
+    assert [name for name in kinds + fields if f"`{name}`" not in page] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
 import random
 import typing
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from typing import Any
 
 from headrace.broker.broker import BrokerSettings, NewTopic
 from headrace.log.files import OsFiles
+from headrace.node.logs import Logs
 from headrace.node.node import Node
 from headrace.node.real import RealClock, Threads
 from headrace.node.settings import Address, Settings
@@ -69,6 +71,7 @@ async def asking(folder: Path, files: Files | None = None, **broker: Any) -> Asy
         background=threads,
         chance=random.Random(7),
         on_event=lambda name, fields: None,
+        loggers=Logs("json", "info", io.StringIO()),
     )
     await node.start()
     address = node.addresses["kafka"]

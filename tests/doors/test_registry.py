@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
-from headrace.doors.kafka import registry
+from headrace.doors.kafka import api, registry
 
 # Kafka 4.3.1's own answer to ApiVersions.
 KAFKA_4_3 = {
@@ -20,13 +24,46 @@ KAFKA_4_3 = {
     18: (0, 4),
     19: (2, 7),
     20: (1, 6),
+    21: (0, 2),
     22: (0, 5),
     23: (2, 4),
+    32: (1, 4),
+    33: (0, 2),
+    34: (1, 2),
+    35: (1, 5),
+    37: (0, 3),
+    43: (0, 2),
+    44: (0, 1),
+    45: (0, 1),
+    46: (0, 0),
+    55: (0, 2),
+    57: (0, 2),
+    60: (0, 2),
+    61: (0, 0),
+    64: (0, 0),
+    74: (0, 1),
+    75: (0, 0),
 }
 
 
 def test_every_api_is_advertised_as_kafka_advertises_it() -> None:
-    assert {key: api.advertised for key, api in registry.apis().items()} == KAFKA_4_3
+    assert {key: one.advertised for key, one in registry.apis().items()} == KAFKA_4_3
+
+
+def test_every_file_of_an_api_says_what_the_table_says() -> None:
+    found = {}
+    for file in iter_modules(api.__path__):
+        said = import_module(f"{api.__name__}.{file.name}").API
+        found[said.key] = said
+    assert {key: one._replace(handler=None) for key, one in found.items()} == {
+        key: one._replace(handler=None) for key, one in registry.apis().items()
+    }
+
+
+def test_the_operating_page_names_every_api() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text()
+    _, _, named = page.partition("## Kafka's APIs")
+    assert {one.name for one in registry.apis().values()} <= set(re.findall(r"[A-Z][A-Za-z]+", named))
 
 
 def test_produce_before_version_3_is_advertised_and_not_served() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli import exits
 from headrace.testing.served import ServedBroker
 from tests.support import Wire, batch_of
 
@@ -31,7 +32,7 @@ def headrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess
 
 def refused(*arguments: str, **environment: str) -> str:
     ended = headrace(*arguments, **environment)
-    assert ended.returncode in (1, 2)
+    assert ended.returncode in (exits.USAGE, exits.REFUSED, exits.STORAGE)
     assert "Traceback" not in ended.stderr
     return ended.stderr
 
@@ -71,6 +72,7 @@ def test_a_ready_file_is_there_while_the_node_serves_and_an_old_one_is_not_belie
         refused("--data", str(tmp_path / "d"), "--kafka", address, "--ready-file", str(ready))
     assert not ready.exists()
     command = [sys.executable, "-m", "headrace", "--data", str(tmp_path / "d"), "--kafka", "127.0.0.1:0"]
+    command += ["--http", "127.0.0.1:0"]
     node = subprocess.Popen([*command, "--ready-file", str(ready)], stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + LIMIT_S
@@ -88,7 +90,8 @@ def test_a_ready_file_is_there_while_the_node_serves_and_an_old_one_is_not_belie
 
 def test_a_ready_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    words = refused("--data", str(tmp_path / "d"), "--kafka", "127.0.0.1:0", "--ready-file", str(tmp_path / "folder"))
+    anywhere = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    words = refused("--data", str(tmp_path / "d"), *anywhere, "--ready-file", str(tmp_path / "folder"))
     assert "cannot write --ready-file" in words
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "folder"]
 
@@ -103,7 +106,8 @@ def test_a_slip_in_a_variable_is_told(tmp_path: Path) -> None:
 def test_connections_never_take_the_log_its_open_files(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     command = (
-        f"ulimit -n 500; exec {sys.executable} -m headrace --data {tmp_path}/d --kafka 127.0.0.1:0 --ready-file {ready}"
+        f"ulimit -n 500; exec {sys.executable} -m headrace --data {tmp_path}/d --kafka 127.0.0.1:0"
+        f" --http 127.0.0.1:0 --ready-file {ready}"
     )
     log = (tmp_path / "log").open("w+")
     node = subprocess.Popen(["sh", "-c", command], stderr=log)

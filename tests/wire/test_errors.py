@@ -9,7 +9,13 @@ from headrace import errors
 from headrace.wire.kafka.errors import _CODES, MAX_MESSAGE_CHARS, Code, code_for
 
 # Raised before a door opens, so no client ever hears of them.
-NEVER_SENT = {errors.DirectoryLocked, errors.DirectoryUnusable, errors.FormatTooNew, errors.HeadraceError}
+NEVER_SENT = {
+    errors.DirectoryLocked,
+    errors.DirectoryUnusable,
+    errors.FormatTooNew,
+    errors.FormatTooOld,
+    errors.HeadraceError,
+}
 
 
 def test_every_error_of_ours_has_a_code() -> None:

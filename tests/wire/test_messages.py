@@ -17,7 +17,11 @@ MESSAGES = [
     for side in ("request", "response")
 ]
 OURS = [(10, v) for v in range(7)] + [(19, v) for v in range(2, 8)] + [(20, v) for v in range(1, 7)]
-OURS += [(23, v) for v in range(2, 5)]
+OURS += [(23, v) for v in range(2, 5)] + [(21, v) for v in range(3)] + [(32, v) for v in range(1, 5)]
+OURS += [(33, v) for v in range(3)] + [(34, v) for v in (1, 2)] + [(35, v) for v in range(1, 6)]
+OURS += [(37, v) for v in range(4)] + [(43, v) for v in range(3)] + [(44, v) for v in (0, 1)]
+OURS += [(45, v) for v in (0, 1)] + [(46, 0)] + [(55, v) for v in range(3)] + [(57, v) for v in range(3)]
+OURS += [(60, v) for v in range(3)] + [(61, 0), (64, 0), (74, 1), (75, 0)]
 
 
 @pytest.mark.parametrize("api_key", sorted(api_key_map))

@@ -10,46 +10,41 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
-import msgspec
-
-from headrace.broker import config
+from headrace.broker import alteration
+from headrace.broker.alteration import Alteration
+from headrace.broker.configuration import Configuration
 from headrace.broker.partition import Partition
+from headrace.broker.settings import BrokerSettings as BrokerSettings
+from headrace.broker.settings import Loggers
 from headrace.broker.topic import Topic
+from headrace.broker.values import MAX_LONG
+from headrace.broker.wishes import MorePartitions, create, grow
+from headrace.broker.wishes import NewTopic as NewTopic
 from headrace.cluster import controller
 from headrace.cluster.image import Image, topic_image
 from headrace.cluster.quorum import Quorum
 from headrace.cluster.records import (
+    ALL_NODES,
     MetadataRecord,
+    NodesConfigured,
     PartitionsAdded,
     ProducerIdsReserved,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
 )
-from headrace.errors import HeadraceError, InvalidReplication, ShuttingDown, TopicExists, UnknownTopic, UnknownTopicId
+from headrace.errors import HeadraceError, ShuttingDown, TopicExists, UnknownTopic, UnknownTopicId
 from headrace.log.log import AnyLog
 from headrace.log.store import LogStore
+from headrace.metrics import Traffic
 from headrace.ports import Background, Clock, Promise
 
 OnEvent = Callable[[str, dict[str, object]], None]
 
 
-class BrokerSettings(msgspec.Struct, frozen=True):
-    auto_create_topics: bool = True
-    default_partitions: int = 1
-    max_partitions: int = 20_000
-    max_partitions_per_topic: int = 10_000
-
-
-class NewTopic(msgspec.Struct, frozen=True):
-    """What somebody asks for: -1 means the default."""
-
-    name: str
-    partitions: int = -1
-    replication: int = -1
-    assignments: dict[int, tuple[int, ...]] | None = None
-    configs: dict[str, str | None] = {}
+_Wish = TypeVar("_Wish")
 
 
 class Broker:
@@ -68,12 +63,16 @@ class Broker:
         self.store, self.quorum, self.node_id, self.settings = store, quorum, node_id, settings
         self.clock, self._background, self._on_event = clock, background, on_event
         self.new_promise, self._new_topic_id = new_promise, new_topic_id
+        self.loggers: Loggers | None = None
+        self.disk_space: Callable[[], tuple[int, int] | None] = lambda: None  # free and all bytes; None: not known
         self.dirty: list[Partition] = []
         self._refused: dict[Partition, int] = {}
+        self.gone_traffic = Traffic()  # of topics that were deleted
         self._names: dict[str, Topic] = {}
         self._ids: dict[bytes, Topic] = {}
         self._producer_ids = range(0)
         self._closing = False
+        self.configuration = Configuration(node_id, settings, quorum.image)
         for image in quorum.image.topics.values():
             self._add(Topic(self, image))
         store.remove_unknown(f"{store.root}/topics", {topic.folder for topic in self._names.values()})
@@ -102,6 +101,11 @@ class Broker:
 
     def topic_by_id(self, topic_id: uuid.UUID | bytes) -> Topic | None:
         return self._ids.get(topic_id if isinstance(topic_id, bytes) else topic_id.bytes)
+
+    @property
+    def refusing(self) -> list[Partition]:
+        """Those that take no batches; what was said of them in the log is why."""
+        return list(self._refused)
 
     # The turn's end
 
@@ -145,15 +149,13 @@ class Broker:
 
         def decide(image: Image) -> list[MetadataRecord]:
             made: list[MetadataRecord] = []
-            room = self.settings.max_partitions
+            now_ms = self.clock.now_ms()
             for place, wish in enumerate(wishes):
                 try:
-                    records = self._create(image, wish, ids[place], room)
+                    limits = self._limits(_partitions(made))
+                    made += create(image, self.configuration, wish, ids[place], limits, now_ms)
                 except HeadraceError as error:
                     answers[place] = error
-                    continue
-                made += records
-                room -= sum(len(record.assignments) for record in records)
             return made
 
         if validate_only:
@@ -165,10 +167,17 @@ class Broker:
         return [answers[place] if place in answers else self._ids[ids[place]] for place in range(len(wishes))]
 
     async def auto_create(self, names: Sequence[str]) -> None:
-        """Somebody asked for topics that are not there. That another was quicker is no error."""
+        """Somebody asked for topics that are not there."""
+        await self.make_sure_of([NewTopic(name) for name in names])
+
+    async def make_sure_of(self, wishes: Sequence[NewTopic]) -> None:
+        """Makes those that are not there. That another was quicker is no error; any other is told."""
         answers: Sequence[Topic | HeadraceError]
+        missing = [wish for wish in wishes if wish.name not in self._names]
+        if not missing:
+            return
         try:
-            answers = await self.create_topics([NewTopic(name) for name in names if name not in self._names])
+            answers = await self.create_topics(missing)
         except HeadraceError as error:  # none of them: who asked finds that they are not there
             answers = [error]
         for answer in answers:
@@ -188,6 +197,54 @@ class Broker:
             except HeadraceError as error:
                 answers.append(error)
         return answers
+
+    async def add_partitions(
+        self, wishes: Sequence[MorePartitions], validate_only: bool = False
+    ) -> list[HeadraceError | None]:
+        """In the order of the wishes: None, or why not."""
+        return await self._fulfil(
+            wishes, lambda image, wish, made: grow(image, wish, self._limits(_partitions(made))), validate_only
+        )
+
+    async def alter_configs(
+        self, wishes: Sequence[Alteration], validate_only: bool = False
+    ) -> list[HeadraceError | None]:
+        """In the order of the wishes: None, or why not. No two may be about the same topic or node."""
+        return await self._fulfil(
+            wishes, lambda image, wish, _: alteration.decide(image, self.configuration, wish), validate_only
+        )
+
+    async def _fulfil(
+        self,
+        wishes: Sequence[_Wish],
+        decide_one: Callable[[Image, _Wish, list[MetadataRecord]], Sequence[MetadataRecord]],
+        validate_only: bool,
+    ) -> list[HeadraceError | None]:
+        """All that can be are fulfilled by one metadata entry; `decide_one` is told what it holds so far."""
+        answers: list[HeadraceError | None] = [None] * len(wishes)
+
+        def decide(image: Image) -> list[MetadataRecord]:
+            made: list[MetadataRecord] = []
+            for place, wish in enumerate(wishes):
+                try:
+                    made += decide_one(image, wish, made)
+                except HeadraceError as error:
+                    answers[place] = error
+            return made
+
+        if validate_only:
+            decide(self.quorum.image)
+        else:
+            await self._propose(decide)
+        return answers
+
+    async def delete_records(self, partition: Partition, before: int) -> int:
+        """As the partition does it; -1: all that is readable now. Its new start."""
+        start = await partition.delete_records(before)
+        self._on_event(
+            "topic.trimmed", {"topic": partition.topic.name, "partition": partition.index, "start_offset": start}
+        )
+        return start
 
     async def new_producer_id(self) -> int:
         while not self._producer_ids:
@@ -214,7 +271,7 @@ class Broker:
         now_ms = self.clock.now_ms()
         self.store.retry_syncs()
         for topic in self._names.values():
-            if topic.config.flush_ms != config.MAX_LONG:
+            if topic.config.flush_ms != MAX_LONG:
                 for partition in topic.partitions:
                     if partition.log is not None and partition.log.failed is None:
                         partition.log.maintain(now_ms)
@@ -233,24 +290,15 @@ class Broker:
         if topic.config.is_memory:
             done(self.store.open_memory_log(log_config), None)
             return
-        folder = f"{self.store.root}/topics/{topic.folder}/{partition.index}"
+        folder = partition.folder
         log_id = topic.image.topic_id + partition.index.to_bytes(4, "big")
         self._background.run(lambda: self.store.open_log(folder, log_id, log_config, self._on_event), done)
 
     # Inside
 
-    def _create(self, image: Image, wish: NewTopic, topic_id: bytes, room: int) -> list[TopicCreated]:
-        config.parse(wish.configs)
-        new = controller.NewTopic(
-            topic_id,
-            wish.name,
-            self.settings.default_partitions if wish.partitions == -1 else wish.partitions,
-            1 if wish.replication == -1 else wish.replication,
-            _in_order(wish.assignments) if wish.assignments else None,
-            {name: value for name, value in wish.configs.items() if value is not None},
-        )
-        limits = controller.Limits(room, self.settings.max_partitions_per_topic)
-        return controller.create_topic(image, new, limits, self.clock.now_ms())
+    def _limits(self, planned: int) -> controller.Limits:
+        """`planned`: partitions that the same entry is going to make."""
+        return controller.Limits(self.settings.max_partitions - planned, self.settings.max_partitions_per_topic)
 
     async def _propose(self, decide: Callable[[Image], list[MetadataRecord]]) -> None:
         if self._closing:
@@ -277,13 +325,32 @@ class Broker:
                 case TopicDeleted(topic_id=topic_id):
                     self._remove(topic_id)
                 case PartitionsAdded(topic_id=topic_id):
-                    self._ids[topic_id].grow(self)
-                case TopicConfigured(topic_id=topic_id):
-                    self._ids[topic_id].reconfigure()
+                    (topic := self._ids[topic_id]).grow(self)
+                    self._on_event("topic.grown", {"topic": topic.name, "partitions": len(topic.partitions)})
+                case TopicConfigured(topic_id=topic_id, changes=changes):
+                    self._reconfigured(self._ids[topic_id], changes)
+                case NodesConfigured(node_id=node_id, changes=changes):
+                    self._nodes_configured(node_id, changes)
                 case ProducerIdsReserved(node_id=node_id, next_id=next_id) if node_id == self.node_id:
                     self._producer_ids = range(next_id - controller.PRODUCER_ID_BLOCK, next_id)
                 case _:
                     pass
+
+    def _reconfigured(self, topic: Topic, changes: dict[str, str | None]) -> None:
+        topic.reconfigure(self)
+        self._on_event("topic.configured", {"topic": topic.name, "changes": changes})
+        now_ms = self.clock.now_ms()
+        for partition in topic.partitions:  # what the new settings let go goes now
+            if partition.log is not None:
+                partition.log.maintain(now_ms)
+
+    def _nodes_configured(self, node_id: int, changes: dict[str, str | None]) -> None:
+        """Logs find what became due at the next look, as they do with time."""
+        self.configuration.refresh(self.quorum.image)
+        for topic in self._names.values():
+            topic.reconfigure(self)
+        whose = "all" if node_id == ALL_NODES else node_id
+        self._on_event("node.configured", {"node_id": whose, "changes": changes})
 
     def _add(self, topic: Topic) -> None:
         self._names[topic.name] = self._ids[topic.image.topic_id] = topic
@@ -291,6 +358,7 @@ class Broker:
     def _remove(self, topic_id: bytes) -> None:
         topic = self._ids.pop(topic_id)
         del self._names[topic.name]
+        self.gone_traffic.add(topic.traffic)
         self._on_event("topic.deleted", {"topic": topic.name})
         gone = UnknownTopic(f"topic {topic.name!r} was deleted")
         for partition in topic.partitions:
@@ -298,7 +366,5 @@ class Broker:
         self.store.delete_folder(f"{self.store.root}/topics/{topic.folder}")
 
 
-def _in_order(assignments: dict[int, tuple[int, ...]]) -> list[list[int]]:
-    if sorted(assignments) != list(range(len(assignments))):
-        raise InvalidReplication("an assignment names the partitions 0, 1, 2 … each once")
-    return [list(assignments[index]) for index in range(len(assignments))]
+def _partitions(made: list[MetadataRecord]) -> int:
+    return sum(len(record.assignments) for record in made if isinstance(record, TopicCreated | PartitionsAdded))

@@ -1,33 +1,34 @@
 """Topic settings: Kafka's names where Kafka has the setting, `headrace.*` where it is ours.
 
-One table says everything about a setting: its name, what it takes, its default, what it does. A setting that would
-have no effect is refused rather than stored. Values travel as text (the metadata log, every door); `TopicConfig` is
-what they mean.
+One table says everything about a setting: its name, what it takes, its default, what it does, and under which name a
+broker sets the default of topics that do not say. A setting that would have no effect is refused rather than stored,
+with the reason. Values travel as text (the metadata log, every door); `TopicConfig` is what they mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
+from headrace.broker.values import MAX_INT, MAX_LONG, Parse, Value, one_of, only, ratio, shown, some_of, whole
 from headrace.errors import InvalidConfig
 from headrace.log.config import LogConfig
 from headrace.records.batch import MAX_BATCH_BYTES
 
 DAY_MS = 24 * 3600 * 1000
-MAX_LONG = (1 << 63) - 1
-MAX_INT = (1 << 31) - 1
 
-Value = int | str
+KINDS = ("boolean", "string", "int", "long", "double", "list")
 
 
 class Setting(msgspec.Struct, frozen=True):
     name: str
     field: str
+    kind: str
     default: Value
-    parse: Callable[[str], Value]
+    parse: Parse
     doc: str
+    broker_name: str = ""  # its default for all topics, as Kafka's brokers call it
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
@@ -42,8 +43,15 @@ class TopicConfig(msgspec.Struct, frozen=True):
     min_insync_replicas: int
     flush_messages: int
     flush_ms: int
+    index_interval_bytes: int
     cleanup_policy: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
     compression_type: str
+    unclean_leader_election: str
+    preallocate: str
     storage: str
 
     @property
@@ -54,147 +62,284 @@ class TopicConfig(msgspec.Struct, frozen=True):
     def is_log_append_time(self) -> bool:
         return self.timestamp_type == "LogAppendTime"
 
+    @property
+    def is_compacted(self) -> bool:
+        """Its records have keys, and the last of each key stays. Never so in a ring, which forgets."""
+        return "compact" in self.cleanup_policy and not self.is_memory
+
+    @property
+    def is_deleted(self) -> bool:
+        """Records go by age and size, and when somebody asks for it."""
+        return "delete" in self.cleanup_policy or self.is_memory
+
     def for_log(self) -> LogConfig:
         return LogConfig(
             segment_bytes=self.segment_bytes,
             segment_ms=self.segment_ms,
-            retention_ms=self.retention_ms,
-            retention_bytes=self.retention_bytes,
+            retention_ms=self.retention_ms if self.is_deleted else -1,
+            retention_bytes=self.retention_bytes if self.is_deleted else -1,
+            index_interval_bytes=self.index_interval_bytes,
             flush_messages=self.flush_messages,
             flush_ms=self.flush_ms,
         )
 
 
-def _whole(low: int, high: int) -> Callable[[str], Value]:
-    def parse(text: str) -> Value:
-        try:
-            value = int(text)
-        except ValueError:
-            raise InvalidConfig(f"takes a whole number, not {text!r}") from None
-        if not low <= value <= high:
-            raise InvalidConfig(f"takes {low} to {high}, not {value}")
-        return value
-
-    return parse
+def _table(*settings: Setting) -> dict[str, Setting]:
+    return {setting.name: setting for setting in settings}
 
 
-def _one_of(*choices: str) -> Callable[[str], Value]:
-    def parse(text: str) -> Value:
-        if text not in choices:
-            raise InvalidConfig(f"takes {' or '.join(choices)}, not {text!r}")
-        return text
+SETTINGS: dict[str, Setting] = _table(
+    Setting(
+        "retention.ms",
+        "retention_ms",
+        "long",
+        7 * DAY_MS,
+        whole(-1, MAX_LONG),
+        "How long records are kept; -1: for ever. In a memory topic its ring decides alone.",
+        "log.retention.ms",
+    ),
+    Setting(
+        "retention.bytes",
+        "retention_bytes",
+        "long",
+        -1,
+        whole(-1, MAX_LONG),
+        "How many bytes of a partition are kept; -1: all. For a memory topic: the size of its ring.",
+        "log.retention.bytes",
+    ),
+    Setting(
+        "segment.bytes",
+        "segment_bytes",
+        "int",
+        1 << 30,
+        whole(1 << 14, MAX_INT),
+        "Size of a segment file. Retention takes whole segments.",
+        "log.segment.bytes",
+    ),
+    Setting(
+        "segment.ms",
+        "segment_ms",
+        "long",
+        7 * DAY_MS,
+        whole(1, MAX_LONG),
+        "A segment older than this is closed at the next append, so that retention can take it.",
+        "log.roll.ms",
+    ),
+    Setting(
+        "max.message.bytes",
+        "max_message_bytes",
+        "int",
+        1_048_588,
+        whole(0, MAX_BATCH_BYTES),
+        "The largest batch that a producer may send, as it is sent (compressed).",
+        "message.max.bytes",
+    ),
+    Setting(
+        "message.timestamp.type",
+        "timestamp_type",
+        "string",
+        "CreateTime",
+        one_of("CreateTime", "LogAppendTime"),
+        "Whose time a record carries: the producer's, or that of the append.",
+        "log.message.timestamp.type",
+    ),
+    Setting(
+        "message.timestamp.before.max.ms",
+        "timestamp_before_max_ms",
+        "long",
+        MAX_LONG,
+        whole(0, MAX_LONG),
+        "How far a batch's timestamp may lie in the past.",
+        "log.message.timestamp.before.max.ms",
+    ),
+    Setting(
+        "message.timestamp.after.max.ms",
+        "timestamp_after_max_ms",
+        "long",
+        3600 * 1000,
+        whole(0, MAX_LONG),
+        "How far a batch's timestamp may lie in the future.",
+        "log.message.timestamp.after.max.ms",
+    ),
+    Setting(
+        "min.insync.replicas",
+        "min_insync_replicas",
+        "int",
+        1,
+        whole(1, MAX_INT),
+        "How many replicas must be in sync for acks=all.",
+        "min.insync.replicas",
+    ),
+    Setting(
+        "flush.messages",
+        "flush_messages",
+        "long",
+        MAX_LONG,
+        whole(1, MAX_LONG),
+        "Sync the partition after this many records, whatever their acks.",
+        "log.flush.interval.messages",
+    ),
+    Setting(
+        "flush.ms",
+        "flush_ms",
+        "long",
+        MAX_LONG,
+        whole(0, MAX_LONG),
+        "Sync what is older than this, whatever its acks.",
+        "log.flush.interval.ms",
+    ),
+    Setting(
+        "index.interval.bytes",
+        "index_interval_bytes",
+        "int",
+        16 << 10,
+        whole(1 << 10, MAX_INT),
+        "How far apart the entries of an offset index lie: less reads less to find an offset, and takes more memory.",
+        "log.index.interval.bytes",
+    ),
+    Setting(
+        "cleanup.policy",
+        "cleanup_policy",
+        "list",
+        "delete",
+        some_of("delete", "compact"),
+        "delete: retention removes old segments. compact: every record has a key, and nothing is removed by age or "
+        "size; all records of a key are still kept, not only its last. Both: keys, and retention.",
+        "log.cleanup.policy",
+    ),
+    Setting(
+        "min.cleanable.dirty.ratio",
+        "min_cleanable_dirty_ratio",
+        "double",
+        0.5,
+        ratio,
+        "For compaction: how much of the log may be uncompacted before it begins.",
+        "log.cleaner.min.cleanable.ratio",
+    ),
+    Setting(
+        "min.compaction.lag.ms",
+        "min_compaction_lag_ms",
+        "long",
+        0,
+        whole(0, MAX_LONG),
+        "For compaction: how long a record stays as it is.",
+        "log.cleaner.min.compaction.lag.ms",
+    ),
+    Setting(
+        "max.compaction.lag.ms",
+        "max_compaction_lag_ms",
+        "long",
+        MAX_LONG,
+        whole(1, MAX_LONG),
+        "For compaction: after which time a record is looked at whatever the ratio says.",
+        "log.cleaner.max.compaction.lag.ms",
+    ),
+    Setting(
+        "delete.retention.ms",
+        "delete_retention_ms",
+        "long",
+        DAY_MS,
+        whole(0, MAX_LONG),
+        "For compaction: how long the mark of a deleted key stays readable.",
+        "log.cleaner.delete.retention.ms",
+    ),
+    Setting(
+        "compression.type",
+        "compression_type",
+        "string",
+        "producer",
+        only("producer", "batches are kept as their producers made them; set compression.type of the producer"),
+        "Batches are kept as the producer compressed them.",
+        "compression.type",
+    ),
+    Setting(
+        "unclean.leader.election.enable",
+        "unclean_leader_election",
+        "boolean",
+        "false",
+        only("false", "a replica that misses acknowledged records never leads"),
+        "A leader is never chosen from replicas that miss acknowledged records.",
+        "unclean.leader.election.enable",
+    ),
+    Setting(
+        "preallocate",
+        "preallocate",
+        "boolean",
+        "false",
+        only("false", "segment files grow as they are written"),
+        "Segment files grow as they are written.",
+        "log.preallocate",
+    ),
+    Setting(
+        "headrace.storage",
+        "storage",
+        "string",
+        "disk",
+        one_of("disk", "memory"),
+        "disk: a replicated log. memory: a bounded ring that loses its oldest records, and all at a restart. "
+        "Chosen when the topic is created.",
+    ),
+)
 
-    return parse
-
-
-SETTINGS: dict[str, Setting] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "retention.ms",
-            "retention_ms",
-            7 * DAY_MS,
-            _whole(-1, MAX_LONG),
-            "How long records are kept; -1: for ever. In a memory topic its ring decides alone.",
-        ),
-        Setting(
-            "retention.bytes",
-            "retention_bytes",
-            -1,
-            _whole(-1, MAX_LONG),
-            "How many bytes of a partition are kept; -1: all. For a memory topic: the size of its ring.",
-        ),
-        Setting(
-            "segment.bytes",
-            "segment_bytes",
-            1 << 30,
-            _whole(1 << 14, MAX_INT),
-            "Size of a segment file. Retention takes whole segments.",
-        ),
-        Setting(
-            "segment.ms",
-            "segment_ms",
-            7 * DAY_MS,
-            _whole(1, MAX_LONG),
-            "A segment older than this is closed at the next append, so that retention can take it.",
-        ),
-        Setting(
-            "max.message.bytes",
-            "max_message_bytes",
-            1_048_588,
-            _whole(0, MAX_BATCH_BYTES),
-            "The largest batch that a producer may send, as it is sent (compressed).",
-        ),
-        Setting(
-            "message.timestamp.type",
-            "timestamp_type",
-            "CreateTime",
-            _one_of("CreateTime", "LogAppendTime"),
-            "Whose time a record carries: the producer's, or that of the append.",
-        ),
-        Setting(
-            "message.timestamp.before.max.ms",
-            "timestamp_before_max_ms",
-            MAX_LONG,
-            _whole(0, MAX_LONG),
-            "How far a batch's timestamp may lie in the past.",
-        ),
-        Setting(
-            "message.timestamp.after.max.ms",
-            "timestamp_after_max_ms",
-            3600 * 1000,
-            _whole(0, MAX_LONG),
-            "How far a batch's timestamp may lie in the future.",
-        ),
-        Setting(
-            "min.insync.replicas",
-            "min_insync_replicas",
-            1,
-            _whole(1, MAX_INT),
-            "How many replicas must be in sync for acks=all.",
-        ),
-        Setting(
-            "flush.messages",
-            "flush_messages",
-            MAX_LONG,
-            _whole(1, MAX_LONG),
-            "Sync the partition after this many records, whatever their acks.",
-        ),
-        Setting(
-            "flush.ms", "flush_ms", MAX_LONG, _whole(0, MAX_LONG), "Sync what is older than this, whatever its acks."
-        ),
-        Setting(
-            "cleanup.policy", "cleanup_policy", "delete", _one_of("delete"), "What retention does with old segments."
-        ),
-        Setting(
-            "compression.type",
-            "compression_type",
-            "producer",
-            _one_of("producer"),
-            "Batches are kept as the producer compressed them.",
-        ),
-        Setting(
-            "headrace.storage",
-            "storage",
-            "disk",
-            _one_of("disk", "memory"),
-            "disk: a replicated log. memory: a bounded ring that loses its oldest records, and all at a restart.",
-        ),
-    )
+# Kafka's settings that would have no effect here: refused, and this is why.
+_TIERED = "there is no tiered storage"
+_NO_CODEC = "batches are kept as their producers compressed them"
+_NO_THROTTLE = "replication is not throttled"
+REFUSED: dict[str, str] = {
+    "compression.gzip.level": _NO_CODEC,
+    "compression.lz4.level": _NO_CODEC,
+    "compression.zstd.level": _NO_CODEC,
+    "file.delete.delay.ms": "files that retention takes go at once",
+    "follower.replication.throttled.replicas": _NO_THROTTLE,
+    "leader.replication.throttled.replicas": _NO_THROTTLE,
+    "local.retention.bytes": _TIERED,
+    "local.retention.ms": _TIERED,
+    "remote.copy.disable": _TIERED,
+    "remote.log.delete.on.disable": _TIERED,
+    "remote.storage.enable": _TIERED,
+    "segment.index.bytes": "an index is as large as its segment needs it",
+    "segment.jitter.ms": "segments are closed at segment.ms exactly",
 }
 
 
-def parse(config: Mapping[str, str | None]) -> TopicConfig:
-    """The meaning of a topic's own settings, defaults for the rest. None stands for the default too."""
-    values: dict[str, Value] = {setting.field: setting.default for setting in SETTINGS.values()}
+def setting_of(name: str) -> Setting:
+    setting = SETTINGS.get(name)
+    if setting is None:
+        if name in REFUSED:
+            raise InvalidConfig(f"{name} has no effect here and cannot be set: {REFUSED[name]}")
+        raise InvalidConfig(f"there is no topic setting {shown(name)}")
+    return setting
+
+
+def value_of(setting: Setting, text: str, name: str | None = None) -> Value:
+    """What the text means; `name`: what it was called, for the error."""
+    try:
+        return setting.parse(text)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{name or setting.name} {error}") from None
+
+
+def parse(config: Mapping[str, str | None], defaults: TopicConfig | None = None) -> TopicConfig:
+    """The meaning of a topic's own settings, `defaults` for the rest. None stands for the default too."""
+    own = {}
     for name, text in config.items():
-        setting = SETTINGS.get(name)
-        if setting is None:
-            raise InvalidConfig(f"there is no topic setting {name!r}")
-        if text is None:
-            continue
-        try:
-            values[setting.field] = setting.parse(text)
-        except InvalidConfig as error:
-            raise InvalidConfig(f"{name} {error}") from None
-    return msgspec.convert(values, TopicConfig)
+        setting = setting_of(name)
+        if text is not None:
+            own[setting.field] = value_of(setting, text)
+    base = defaults or DEFAULTS
+    return msgspec.structs.replace(base, **own) if own else base
+
+
+def check(meant: TopicConfig, own: Mapping[str, str | None]) -> None:
+    """Refuses settings that contradict each other; `own` are those that somebody chose. For who chooses them: what is
+    in force already only `parse` reads, because a default may have changed under it."""
+    if meant.min_compaction_lag_ms > meant.max_compaction_lag_ms:
+        raise InvalidConfig(
+            f"min.compaction.lag.ms={meant.min_compaction_lag_ms} is over "
+            f"max.compaction.lag.ms={meant.max_compaction_lag_ms}"
+        )
+    if meant.is_memory and "compact" in (own.get("cleanup.policy") or ""):
+        raise InvalidConfig("headrace.storage=memory is a ring, which forgets; cleanup.policy=compact does not")
+
+
+DEFAULTS = msgspec.convert({setting.field: setting.default for setting in SETTINGS.values()}, TopicConfig)

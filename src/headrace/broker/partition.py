@@ -16,6 +16,7 @@ from headrace.errors import (
     HeadraceError,
     InvalidRecord,
     InvalidTimestamp,
+    KeptForever,
     MessageTooLarge,
     NotEnoughReplicas,
     NotLeader,
@@ -24,9 +25,10 @@ from headrace.errors import (
     UnknownLeaderEpoch,
 )
 from headrace.log.config import Staged
-from headrace.log.log import AnyLog
+from headrace.log.log import AnyLog, Log
 from headrace.log.reader import FileRead, ReadResult
 from headrace.ports import Buffer, Promise
+from headrace.records import codec
 from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header, stamp_append_time, validate
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.broker.topic import Topic
 
 NO_TIMESTAMP = -1
+ALL_RECORDS = -1
 
 
 class Waiter(Protocol):
@@ -72,6 +75,11 @@ class Partition:
     def isr(self) -> list[int]:
         return self.image.isr
 
+    @property
+    def folder(self) -> str:
+        """Where its log lies on the disk, or would."""
+        return f"{self._broker.store.root}/topics/{self.topic.folder}/{self.index}"
+
     # The log
 
     async def opened(self) -> Partition:
@@ -98,14 +106,19 @@ class Partition:
             for opening in waiting:
                 opening.set_exception(error)
             return
+        log.configure(self.topic.config.for_log())  # which may have changed while it was opened
         log.epochs.begin(self.leader_epoch)
-        log.on_append = self.wake
+        log.on_append, log.traffic = self.wake, self.topic.traffic
+        if isinstance(log, Log):
+            log.services.metrics.recoveries.observe(log.recovery_s)
         self.log = log
         for opening in waiting:
             opening.set_result(None)
 
     def recover(self) -> None:
         """The log has failed. Whoever comes next opens it anew, and that is its recovery."""
+        if isinstance(self.log, Log) and self.log.is_blocked:  # only for a moment
+            return
         if self.log is not None:
             self.log.close()
             self.log = None
@@ -129,14 +142,17 @@ class Partition:
         except CorruptBatch:
             _refuse_several(batch)
             raise
-        config = self.topic.config
+        topic = self.topic
+        config = topic.config
         if len(batch) > config.max_message_bytes:
             raise MessageTooLarge(
                 f"{len(batch)} bytes are over {self.topic.name!r}'s max.message.bytes={config.max_message_bytes}"
             )
         if header.attributes & 0x30:
             _refuse(header)
-        if config.is_log_append_time:
+        if topic.is_compacted:
+            _refuse_keyless(batch)
+        if topic.is_log_append_time:
             batch, header = _stamped(batch, header, now_ms)
         elif header.max_timestamp != NO_TIMESTAMP:
             early, late = config.timestamp_before_max_ms, config.timestamp_after_max_ms
@@ -194,6 +210,28 @@ class Partition:
         assert self.log is not None
         return self.log.read(offset, max_bytes, at_least_one=at_least_one)
 
+    async def delete_records(self, before: int) -> int:
+        """Nothing before that offset can be read any more, after a restart neither; -1: all that is readable now. The
+        new start."""
+        if not self.topic.config.is_deleted:
+            raise KeptForever(f"topic {self.topic.name!r} is compacted: its records go by their keys")
+        await self.opened()
+        log = self.log
+        if log is None or log.failed is not None:
+            raise self.error or (log.failed if log else None) or NotLeader(f"{self!r} was closed")
+        end = self.high_watermark
+        if not ALL_RECORDS <= before <= end:
+            raise OffsetOutOfRange(before, log.start_offset, end)
+        promise = self._broker.new_promise()
+
+        def done(error: HeadraceError | None) -> None:
+            if not promise.done():
+                promise.set_result(None) if error is None else promise.set_exception(error)
+
+        log.delete_records(end if before == ALL_RECORDS else before, done)
+        await promise
+        return log.start_offset
+
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         assert self.log is not None
         return self.log.epochs.end_offset_for(epoch, self.log.written_offset)
@@ -214,6 +252,11 @@ def _refuse_several(batch: Buffer) -> None:
     """Whole batches one after the other are not damage, which a client would send again."""
     if len(batch) >= HEADER_BYTES and HEADER_BYTES <= read_header(batch).size < len(batch):
         raise InvalidRecord("a producer sends exactly one batch for a partition")
+
+
+def _refuse_keyless(batch: Buffer) -> None:
+    if any(record.key is None for record in codec.decode(batch)):
+        raise InvalidRecord("every record of a compacted topic has a key")
 
 
 def _refuse(header: BatchHeader) -> None:

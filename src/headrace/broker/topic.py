@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from headrace.broker import config
+from headrace.broker.config import TopicConfig
 from headrace.broker.partition import Partition
 from headrace.cluster.image import TopicImage
+from headrace.metrics import Traffic
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -16,12 +17,22 @@ READABLE_PREFIX = 40  # characters of the name in the folder's name: enough to r
 
 
 class Topic:
-    __slots__ = ("config", "id", "image", "internal", "name", "partitions")
+    __slots__ = (
+        "config",
+        "id",
+        "image",
+        "internal",
+        "is_compacted",
+        "is_log_append_time",
+        "name",
+        "partitions",
+        "traffic",
+    )
 
     def __init__(self, broker: Broker, image: TopicImage) -> None:
-        self.name, self.image = image.name, image
+        self.name, self.image, self.traffic = image.name, image, Traffic()
         self.id = uuid.UUID(bytes=image.topic_id)
-        self.config = config.parse(image.config)
+        self._mean(broker.configuration.topic_config(image.config))
         self.internal = image.name.startswith("__")
         self.partitions = [Partition(broker, self, index, state) for index, state in enumerate(image.partitions)]
 
@@ -29,12 +40,18 @@ class Topic:
     def folder(self) -> str:
         return folder_name(self.name, self.image.topic_id)
 
-    def reconfigure(self) -> None:
-        """The image's settings have changed."""
-        self.config = config.parse(self.image.config)
-        for partition in self.partitions:
-            if partition.log is not None:
-                partition.log.configure(self.config.for_log())
+    def reconfigure(self, broker: Broker) -> None:
+        """Its settings, or the defaults under them, have changed."""
+        before = self.config
+        self._mean(broker.configuration.topic_config(self.image.config))
+        if self.config != before:
+            for partition in self.partitions:
+                if partition.log is not None:
+                    partition.log.configure(self.config.for_log())
+
+    def _mean(self, config: TopicConfig) -> None:
+        self.config = config
+        self.is_compacted, self.is_log_append_time = config.is_compacted, config.is_log_append_time
 
     def grow(self, broker: Broker) -> None:
         """The image has more partitions."""

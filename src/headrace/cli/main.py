@@ -1,55 +1,45 @@
-"""`headrace`: the bare command serves. Nothing is imported that the command does not need."""
+"""`headrace`: the bare command serves. Nothing is imported that the command does not need.
+
+`serve`, its flags and `--version` take the short way, without typer, because a node should be up at once; everything
+else goes to `app`, which has the table of commands.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
-import headrace
-from headrace.errors import DirectoryLocked, DirectoryUnusable, HeadraceError
-from headrace.node import settings
-
-EXIT_USAGE = 2
-EXIT_FAILED = 1
+COMPLETION_VARIABLE = "_HEADRACE_COMPLETE"  # set by a shell that asks what could come next; the words come beside it
+GLOBAL_OPTIONS = ("-s", "-o", "-v", "-q", "-h")
+LONG_GLOBAL_OPTIONS = {
+    "--server", "--context", "--output", "--timeout", "--verbose", "--quiet", "--no-color", "--help",
+}  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        flags = {flag.name: getattr(options, flag.name.replace("-", "_"), None) for flag in settings.FLAGS}
-        wanted = settings.read(flags, os.environ)
-        for name in settings.unknown_variables(os.environ):
-            print(f"headrace: {name} is not a setting and has no effect; --help lists them", file=sys.stderr)
-    except HeadraceError as error:
-        print(f"headrace: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    from headrace.cli.serve import serve
+    given = sys.argv[1:] if arguments is None else arguments
+    if given == ["--version"]:
+        import headrace
 
-    try:
-        return serve(wanted)
-    except (DirectoryLocked, DirectoryUnusable) as error:
-        print(f"headrace: {error} (--data DIR)", file=sys.stderr)
-        return EXIT_FAILED
-    except HeadraceError as error:
-        print(f"headrace: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        print(f"headrace {headrace.__version__}")
+        return 0
+    if COMPLETION_VARIABLE not in os.environ and is_serving(given):
+        from headrace.cli.serve import command
+
+        return command(given[1:] if given[:1] == ["serve"] else given)
+    from headrace.cli.app import run
+
+    return run(given)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="headrace", description="A message broker: one log, many wire protocols.")
-    parser.add_argument("--version", action="version", version=f"headrace {headrace.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    serve = commands.add_parser("serve", help="run a node (what the bare command does)")
-    for where in (parser, serve):
-        for flag in settings.FLAGS:
-            where.add_argument(
-                f"--{flag.name}",
-                metavar=flag.metavar,
-                default=argparse.SUPPRESS,
-                help=f"{flag.help} (or {flag.variable}; default: {flag.default or 'none'})",
-            )
-    return parser
+def is_serving(given: list[str]) -> bool:
+    """Nothing, `serve`, or flags of `serve`; an option of every command (`-o json topic list`) is none of them."""
+    if not given or given[0] == "serve":
+        return True
+    first = given[0].partition("=")[0]
+    if first.startswith("--"):
+        return first not in LONG_GLOBAL_OPTIONS
+    return first.startswith("-") and not first.startswith(GLOBAL_OPTIONS)
 
 
 if __name__ == "__main__":

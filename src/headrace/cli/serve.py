@@ -1,4 +1,8 @@
-"""`headrace serve`: a node until it is told to stop."""
+"""`headrace serve`: a node until it is told to stop.
+
+Its flags come from the table of settings. They are read here, without the framework of the other commands: a node is
+up before that would be imported.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,47 @@ import os
 import random
 import resource
 import signal
+import sys
 import traceback
+from functools import partial
 
 import msgspec
 
+from headrace.cli import exits, flags, systemd
 from headrace.errors import HeadraceError
 from headrace.log.files import OsFiles
+from headrace.node import host
 from headrace.node.logs import Logs
 from headrace.node.node import Node
 from headrace.node.real import RealClock, Threads
-from headrace.node.settings import Settings
+from headrace.node.settings import Settings, load, settings_of
 from headrace.records import kernel
 
 RESERVED_FILES = 256  # of the descriptors that a process may have: sockets' listeners, the loop's own, standard streams
-LOG_SHARE = 2  # one in so many of the rest is for segments; connections take the others
+LOG_SHARE = 2  # one in so many of the rest is for segments; connections take the others,
+HTTP_SHARE = 8  # and those over HTTP no more than one in so many
 LEAST_FILES = 64  # for each, however few there are
+
+
+def command(given: list[str]) -> int:
+    """The command line after `serve`; the exit code."""
+    if "-h" in given or "--help" in given:
+        print(flags.help_text())
+        return exits.OK
+    named, problems = flags.parse(given)
+    tree = load(named, os.environ)
+    for warning in tree.warnings:
+        print(f"headrace: {warning}", file=sys.stderr)
+    problems += tree.problems
+    if problems:
+        for problem in problems:
+            print(f"headrace: {problem}", file=sys.stderr)
+        print("  try: `headrace serve --help`, or `headrace config explain NAME`", file=sys.stderr)
+        return exits.USAGE
+    try:
+        return serve(settings_of(tree))
+    except HeadraceError as error:
+        return exits.fail(error)
 
 
 def serve(settings: Settings) -> int:
@@ -34,7 +64,7 @@ def serve(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
-    logs = Logs(settings.log_format, settings.log_level)
+    logs = Logs(settings.log_format, settings.log_level, levels=settings.log_levels)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: logs.event("node.fault", _fault(context)))
     stopped = asyncio.Event()
@@ -60,6 +90,8 @@ async def _serve(settings: Settings) -> int:
         chance=random.SystemRandom(),
         on_event=logs.event,
         open_files=open_files,
+        disk_space=partial(host.disk_space, settings.data),
+        loggers=logs,
     )
     _remove_ready_file(settings)  # of a life that ended without a word
     try:
@@ -74,7 +106,9 @@ async def _serve(settings: Settings) -> int:
         gc.collect()
         gc.freeze()
         logs.event("node.serving", {"node_id": settings.node_id, "data": settings.data, **addresses})
+        systemd.tell(systemd.READY)
         await stopped.wait()
+        systemd.tell(systemd.STOPPING)
         logs.event("node.stopping", {})
     finally:
         _remove_ready_file(settings)
@@ -104,14 +138,19 @@ def _share_files(settings: Settings, logs: Logs) -> tuple[Settings, int]:
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         soft = hard
-    for_log = max(LEAST_FILES, (soft - RESERVED_FILES) // LOG_SHARE)
-    for_connections = max(LEAST_FILES, soft - RESERVED_FILES - for_log)
+    rest = soft - RESERVED_FILES
+    for_log = max(LEAST_FILES, rest // LOG_SHARE)
+    http = settings.http_limits
+    http = msgspec.structs.replace(
+        http, max_connections=min(http.max_connections, max(LEAST_FILES, rest // HTTP_SHARE))
+    )
+    for_connections = max(LEAST_FILES, rest - for_log - http.max_connections)
     limits = settings.kafka_limits
     if limits.max_connections > for_connections:
         wanted = limits.max_connections
         logs.event("node.fewer-connections", {"max_connections": for_connections, "wanted": wanted, "open_files": soft})
         limits = msgspec.structs.replace(limits, max_connections=for_connections)
-    return msgspec.structs.replace(settings, kafka_limits=limits), for_log
+    return msgspec.structs.replace(settings, kafka_limits=limits, http_limits=http), for_log
 
 
 def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:

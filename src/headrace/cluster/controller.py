@@ -11,8 +11,10 @@ import msgspec
 
 from headrace.cluster.image import Image
 from headrace.cluster.records import (
+    ALL_NODES,
     MetadataRecord,
     NodeRegistered,
+    NodesConfigured,
     PartitionsAdded,
     ProducerIdsReserved,
     TopicConfigured,
@@ -25,6 +27,7 @@ from headrace.errors import (
     InvalidTopicName,
     LimitReached,
     TopicExists,
+    UnknownNode,
     UnknownTopicId,
 )
 
@@ -63,11 +66,14 @@ def create_topic(image: Image, topic: NewTopic, limits: Limits, now_ms: int) -> 
     count = len(topic.assignments) if topic.assignments else topic.partitions
     _check_room(image, count, count, limits)
     assignments = topic.assignments or _place(image, count, topic.replication)
-    _check_assignments(image, assignments)
+    _check_assignments(image, assignments, len(assignments[0]))
     return [TopicCreated(topic.topic_id, topic.name, assignments, topic.config, now_ms)]
 
 
-def add_partitions(image: Image, topic_id: bytes, total: int, limits: Limits) -> list[MetadataRecord]:
+def add_partitions(
+    image: Image, topic_id: bytes, total: int, assignments: list[list[int]] | None, limits: Limits
+) -> list[PartitionsAdded]:
+    """`assignments`: of the new partitions alone; None leaves their place to us."""
     topic = image.topics.get(topic_id)
     if topic is None:
         raise UnknownTopicId("no such topic")
@@ -75,7 +81,13 @@ def add_partitions(image: Image, topic_id: bytes, total: int, limits: Limits) ->
     if added <= 0:
         raise InvalidPartitions(f"topic {topic.name!r} has {len(topic.partitions)} partitions; {total} is not more")
     _check_room(image, added, total, limits)
-    return [PartitionsAdded(topic_id, _place(image, added, len(topic.partitions[0].replicas)))]
+    replication = len(topic.partitions[0].replicas)
+    if assignments is None:
+        assignments = _place(image, added, replication, len(topic.partitions))
+    elif len(assignments) != added:
+        raise InvalidReplication(f"{added} partitions are to be added, and {len(assignments)} are assigned")
+    _check_assignments(image, assignments, replication)
+    return [PartitionsAdded(topic_id, assignments)]
 
 
 def delete_topic(image: Image, topic_id: bytes) -> list[MetadataRecord]:
@@ -87,7 +99,13 @@ def delete_topic(image: Image, topic_id: bytes) -> list[MetadataRecord]:
 def configure_topic(image: Image, topic_id: bytes, changes: dict[str, str | None]) -> list[MetadataRecord]:
     if topic_id not in image.topics:
         raise UnknownTopicId("no such topic")
-    return [TopicConfigured(topic_id, changes)]
+    return [TopicConfigured(topic_id, changes)] if changes else []
+
+
+def configure_nodes(image: Image, node_id: int, changes: dict[str, str | None]) -> list[MetadataRecord]:
+    if node_id != ALL_NODES and node_id not in image.nodes:
+        raise UnknownNode(f"there is no node {node_id}")
+    return [NodesConfigured(node_id, changes)] if changes else []
 
 
 def register_node(image: Image, node_id: int, listeners: dict[str, str], rack: str | None) -> list[MetadataRecord]:
@@ -99,23 +117,23 @@ def reserve_producer_ids(image: Image, node_id: int) -> list[MetadataRecord]:
     return [ProducerIdsReserved(node_id, image.next_producer_id + PRODUCER_ID_BLOCK)]
 
 
-def _place(image: Image, partitions: int, replication: int) -> list[list[int]]:
-    """Round-robin over the nodes, each next partition starting one node further."""
+def _place(image: Image, partitions: int, replication: int, first: int = 0) -> list[list[int]]:
+    """Round-robin over the nodes, each next partition starting one node further. `first`: the first's number."""
     nodes = sorted(image.nodes)
     if partitions < 1:
         raise InvalidPartitions(f"a topic has at least one partition, not {partitions}")
     if not 1 <= replication <= len(nodes):
         raise InvalidReplication(f"replication factor {replication} needs as many nodes; there are {len(nodes)}")
-    return [[nodes[(i + r) % len(nodes)] for r in range(replication)] for i in range(partitions)]
+    return [[nodes[(i + r) % len(nodes)] for r in range(replication)] for i in range(first, first + partitions)]
 
 
-def _check_assignments(image: Image, assignments: list[list[int]]) -> None:
+def _check_assignments(image: Image, assignments: list[list[int]], replication: int) -> None:
     for replicas in assignments:
         if not replicas or len(set(replicas)) != len(replicas):
             raise InvalidReplication(f"an assignment names each of its nodes once, not {replicas}")
         if unknown := [node for node in replicas if node not in image.nodes]:
             raise InvalidReplication(f"there is no node {unknown[0]}")
-        if len(replicas) != len(assignments[0]):
+        if len(replicas) != replication:
             raise InvalidReplication("every partition of a topic has the same number of replicas")
 
 

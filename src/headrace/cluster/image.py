@@ -15,6 +15,7 @@ from headrace.cluster.records import (
     ClusterCreated,
     MetadataRecord,
     NodeRegistered,
+    NodesConfigured,
     PartitionsAdded,
     ProducerIdsReserved,
     TopicConfigured,
@@ -54,6 +55,7 @@ class _Saved(msgspec.Struct):
     topics: list[TopicImage]
     next_producer_id: int
     version: int
+    node_configs: dict[int, dict[str, str]] = {}
 
 
 class Image:
@@ -64,6 +66,7 @@ class Image:
         self.topics: dict[bytes, TopicImage] = {}
         self.names: dict[str, TopicImage] = {}
         self.partition_count = 0
+        self.node_configs: dict[int, dict[str, str]] = {}  # by node; ALL_NODES for those without their own
         self.next_producer_id = 0
         self.version = 0
 
@@ -85,7 +88,9 @@ class Image:
                 self.topics[topic_id].partitions.extend(_new(r) for r in assignments)
                 self.partition_count += len(assignments)
             case TopicConfigured(topic_id, changes):
-                self._configure(self.topics[topic_id], changes)
+                _configure(self.topics[topic_id].config, changes)
+            case NodesConfigured(node_id, changes):
+                _configure(self.node_configs.setdefault(node_id, {}), changes)
             case ProducerIdsReserved(_, next_id):
                 self.next_producer_id = max(self.next_producer_id, next_id)
             case _:
@@ -100,6 +105,7 @@ class Image:
                 list(self.topics.values()),
                 self.next_producer_id,
                 self.version,
+                self.node_configs,
             )
         )
 
@@ -109,6 +115,7 @@ class Image:
         image = cls()
         image.cluster_id, image.metadata_version = saved.cluster_id, saved.metadata_version
         image.nodes, image.next_producer_id = saved.nodes, saved.next_producer_id
+        image.node_configs = saved.node_configs
         for topic in saved.topics:
             image._add(topic)
         image.version = saved.version
@@ -118,19 +125,19 @@ class Image:
         self.topics[topic.topic_id] = self.names[topic.name] = topic
         self.partition_count += len(topic.partitions)
 
-    @staticmethod
-    def _configure(topic: TopicImage, changes: dict[str, str | None]) -> None:
-        for name, value in changes.items():
-            if value is None:
-                topic.config.pop(name, None)
-            else:
-                topic.config[name] = value
-
     def _new_epochs(self, leader: int) -> None:
         for topic in self.topics.values():
             for partition in topic.partitions:
                 if partition.leader == leader:
                     partition.leader_epoch += 1
+
+
+def _configure(config: dict[str, str], changes: dict[str, str | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            config.pop(name, None)
+        else:
+            config[name] = value
 
 
 def _new(replicas: list[int]) -> PartitionImage:

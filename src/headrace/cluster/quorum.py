@@ -49,7 +49,7 @@ class HardState(msgspec.Struct, frozen=True):
     commit: int = 0
 
 
-class _SavedImage(msgspec.Struct, frozen=True):
+class SavedImage(msgspec.Struct, frozen=True):
     term: int
     index: int
     image: bytes
@@ -77,7 +77,7 @@ class Quorum:
         self.image, self._snapshot_index = self._load_image()
         self._applied = self._snapshot_index
         self._replay()
-        saved = self._load(f"{self._folder}/state", HardState) or HardState()
+        saved = load_saved(self._files, f"{self._folder}/state", HardState) or HardState()
         # A quorum of one elects itself: a new term each start tells this run's entries from the last one's.
         self.hard_state = HardState(max(saved.term, self._log.epochs.latest) + 1, node_id, self._applied)
         self._save(f"{self._folder}/state", self.hard_state)
@@ -90,6 +90,15 @@ class Quorum:
     def index(self) -> int:
         """The last applied entry."""
         return self._applied
+
+    @property
+    def is_usable(self) -> bool:
+        """Entries can be added."""
+        return self._log.failed is None
+
+    @property
+    def term(self) -> int:
+        return self.hard_state.term
 
     def propose(self, decide: Decide, done: Done) -> None:
         """`decide` is called with the image when its turn comes; its records are appended, synced, applied; then
@@ -171,14 +180,14 @@ class Quorum:
     def _snapshot(self) -> None:
         """Only bounds the replay at the next start: when the disk refuses it, the entry after this one tries again."""
         try:
-            self._save(f"{self._folder}/image", _SavedImage(self.hard_state.term, self._applied, self.image.save()))
+            self._save(f"{self._folder}/image", SavedImage(self.hard_state.term, self._applied, self.image.save()))
         except OSError:
             return
         self._snapshot_index = self._applied
         self._log.delete_records(self._applied)
 
     def _load_image(self) -> tuple[Image, int]:
-        saved = self._load(f"{self._folder}/image", _SavedImage)
+        saved = load_saved(self._files, f"{self._folder}/image", SavedImage)
         return (Image.load(saved.image), saved.index) if saved else (Image(), 0)
 
     def _replay(self) -> None:
@@ -196,13 +205,15 @@ class Quorum:
         body = msgspec.msgpack.encode(value)
         replace_file(self._files, path, _MAGIC + kernel.crc32c(body).to_bytes(4, "big") + body, durable=True)
 
-    def _load(self, path: str, kind: type[_Saveable]) -> _Saveable | None:
-        if not self._files.exists(path):
-            return None
-        data = read_whole(self._files, path)
-        body = data[len(_MAGIC) + 4 :]
-        if data[: len(_MAGIC)] != _MAGIC:
-            raise FormatTooNew(f"{path} is not in a format that this version reads")
-        if int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4], "big") != kernel.crc32c(body):
-            raise StorageFailed(f"{path} is damaged: restore it from a backup or from another node")
-        return msgspec.msgpack.decode(body, type=kind)
+
+def load_saved(files: Files, path: str, kind: type[_Saveable]) -> _Saveable | None:
+    """`state` or `image` of a metadata folder; None when there is none."""
+    if not files.exists(path):
+        return None
+    data = read_whole(files, path)
+    body = data[len(_MAGIC) + 4 :]
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise FormatTooNew(f"{path} is not in a format that this version reads")
+    if int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4], "big") != kernel.crc32c(body):
+        raise StorageFailed(f"{path} is damaged: restore it from a backup or from another node")
+    return msgspec.msgpack.decode(body, type=kind)

@@ -11,6 +11,7 @@ import msgspec
 from headrace.errors import FormatTooNew
 
 METADATA_VERSION = 1
+ALL_NODES = -1
 
 
 class ClusterCreated(msgspec.Struct, frozen=True, tag="cluster-created"):
@@ -53,6 +54,14 @@ class TopicConfigured(msgspec.Struct, frozen=True, tag="topic-configured"):
     changes: dict[str, str | None]
 
 
+class NodesConfigured(msgspec.Struct, frozen=True, tag="nodes-configured"):
+    """Settings of one node, or of all that have none of their own: `node_id` is then ALL_NODES. None takes a setting
+    back."""
+
+    node_id: int
+    changes: dict[str, str | None]
+
+
 class ProducerIdsReserved(msgspec.Struct, frozen=True, tag="producer-ids-reserved"):
     """Every id below `next_id` belongs to some node already."""
 
@@ -67,6 +76,7 @@ MetadataRecord = (
     | TopicDeleted
     | PartitionsAdded
     | TopicConfigured
+    | NodesConfigured
     | ProducerIdsReserved
 )
 

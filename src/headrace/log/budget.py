@@ -9,6 +9,7 @@ synced on the spot.
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 
 from headrace.log.segment import CLOSED, Segment
@@ -42,9 +43,17 @@ class FileBudget:
     def close(self, segment: Segment) -> None:
         """Now, or when it is not pinned any more."""
         if segment.handle != CLOSED and not segment.pins:
+            self.release(segment)
             self._files.close(segment.handle)
             segment.handle = CLOSED
             self._open.pop(segment, None)
+
+    def release(self, segment: Segment) -> None:
+        """It does not grow any more, for now: room that it did not need is others' again."""
+        if segment.handle != CLOSED and segment.reserved > segment.size:
+            segment.reserved = 0
+            with contextlib.suppress(OSError):
+                self._files.release(segment.handle, segment.size)
 
     def _make_room(self) -> None:
         dirty: list[Segment] = []

@@ -10,12 +10,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import cast
 
 from headrace.ports import Buffer
 from headrace.records.kernel import room
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_KEEP_SIZE = 1
 _WOULD_WAIT = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -24,6 +27,19 @@ def _full_sync(handle: int) -> None:
 
 
 _datasync = os.fdatasync if hasattr(os, "fdatasync") else _full_sync
+
+
+@cache
+def _allocate() -> Callable[[int, int, int, int], int] | None:
+    """Linux's fallocate, which alone can leave the size as it is; the standard library has only POSIX's."""
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None).fallocate64
+    except (AttributeError, OSError):
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return cast(Callable[[int, int, int, int], int], call)
 
 
 class OsFiles:
@@ -56,6 +72,14 @@ class OsFiles:
 
     def truncate(self, handle: int, size: int) -> None:
         os.ftruncate(handle, size)
+
+    def reserve(self, handle: int, position: int, size: int) -> bool:
+        allocate = _allocate()
+        return allocate is not None and allocate(handle, _KEEP_SIZE, position, size) == 0
+
+    def release(self, handle: int, size: int) -> None:
+        if os.fstat(handle).st_size == size:  # never a byte that somebody wrote
+            os.ftruncate(handle, size)
 
     def size(self, handle: int) -> int:
         return os.fstat(handle).st_size
@@ -93,3 +117,43 @@ class OsFiles:
             os.close(handle)
             raise
         return handle
+
+
+class ReadOnlyFiles(OsFiles):
+    """For looking into a directory that another process works in: nothing here can change it."""
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if create:
+            raise _read_only(path)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def pwritev(self, handle: int, buffers: Sequence[Buffer], position: int) -> int:
+        raise _read_only(str(handle))
+
+    def truncate(self, handle: int, size: int) -> None:
+        raise _read_only(str(handle))
+
+    def reserve(self, handle: int, position: int, size: int) -> bool:
+        return False
+
+    def release(self, handle: int, size: int) -> None:
+        raise _read_only(str(handle))
+
+    def rename(self, old: str, new: str) -> None:
+        raise _read_only(old)
+
+    def remove(self, path: str) -> None:
+        raise _read_only(path)
+
+    def remove_directory(self, path: str) -> None:
+        raise _read_only(path)
+
+    def make_directory(self, path: str) -> None:
+        raise _read_only(path)
+
+    def lock(self, path: str) -> int:
+        raise _read_only(path)
+
+
+def _read_only(path: str) -> OSError:
+    return OSError(errno.EROFS, "it is only looked at", path)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from headrace.errors import FormatTooNew
+from headrace.errors import FormatTooNew, FormatTooOld
 from headrace.ports import Buffer
 from headrace.records.kernel import crc32c
 
 VERSION = 1
+OLDEST = 1  # the oldest that is still read
 
 SEGMENT_MAGIC = b"HEADRACE"
 SEGMENT_HEADER_BYTES = 256
@@ -49,6 +50,7 @@ DELETED = ".deleted"  # a segment or folder on its way out; what it held is no l
 STALE = ".stale"  # a segment that fits nowhere, kept for whoever wants to look
 NEW = ".new"  # being written; takes its name when it is whole
 SNAPSHOT = "snapshot"
+RESTORING = "restoring"  # in a data directory that a backup is being brought back to
 
 
 class SegmentHeader(NamedTuple):
@@ -109,4 +111,8 @@ def check_version(version: int, path: str) -> None:
         raise FormatTooNew(
             f"{path} has format {version}, and this program reads up to {VERSION}:"
             " run the version that wrote it, or a newer one"
+        )
+    if version < OLDEST:
+        raise FormatTooOld(
+            f"{path} has format {version}, and this program reads from {OLDEST} on: run the version that wrote it"
         )

@@ -42,9 +42,8 @@ class Journal:
 
     def __init__(self, files: Files, path: str) -> None:
         self._files, self._path = files, path
-        self._marks: dict[bytes, Mark] = {}
+        self._marks = load_marks(files, path)
         self._later: deque[Mark] = deque()
-        self._load()
         self._handle, self._size, self._limit_bytes = -1, 0, ROTATE_BYTES
         try:
             self._rotate(durable=True)
@@ -104,24 +103,6 @@ class Journal:
             self._files.close(self._handle)
             self._handle = -1
 
-    def _load(self) -> None:
-        if not self._files.exists(self._path):
-            return
-        data = memoryview(read_whole(self._files, self._path))
-        if len(data) < MARK_BYTES:
-            return
-        magic, version, _flags, crc = JOURNAL_HEADER.unpack_from(data)
-        if magic == JOURNAL_MAGIC and crc == crc32c(data[: JOURNAL_HEADER.size - 4]):
-            check_version(version, self._path)
-        for at in range(MARK_BYTES, len(data) - MARK_BYTES + 1, MARK_BYTES):
-            mark = decode_mark(data, at)
-            if mark is None:
-                continue
-            if mark.generation == GONE:
-                self._marks.pop(mark.log_id, None)
-            else:
-                self._marks[mark.log_id] = mark
-
     def _rotate(self, *, durable: bool) -> None:
         """A new file with the newest mark of each log takes the old one's place."""
         header = JOURNAL_HEADER.pack(JOURNAL_MAGIC, VERSION, 0, 0)[:-4]
@@ -132,6 +113,28 @@ class Journal:
             self._files.close(self._handle)
         self._handle, self._size = handle, len(data)
         self._limit_bytes = max(ROTATE_BYTES, ROTATE_RATIO * len(data))
+
+
+def load_marks(files: Files, path: str) -> dict[bytes, Mark]:
+    """The newest mark of each log. Only reads: a copy of a directory in use begins with this."""
+    marks: dict[bytes, Mark] = {}
+    if not files.exists(path):
+        return marks
+    data = memoryview(read_whole(files, path))
+    if len(data) < MARK_BYTES:
+        return marks
+    magic, version, _flags, crc = JOURNAL_HEADER.unpack_from(data)
+    if magic == JOURNAL_MAGIC and crc == crc32c(data[: JOURNAL_HEADER.size - 4]):
+        check_version(version, path)
+    for at in range(MARK_BYTES, len(data) - MARK_BYTES + 1, MARK_BYTES):
+        mark = decode_mark(data, at)
+        if mark is None:
+            continue
+        if mark.generation == GONE:
+            marks.pop(mark.log_id, None)
+        else:
+            marks[mark.log_id] = mark
+    return marks
 
 
 assert JOURNAL_HEADER.size == MARK_BYTES, "the header takes the first mark's place"

@@ -34,7 +34,7 @@ CLOSE_BYTES = 1 << 20  # less than this is walked over at the next opening rathe
 
 
 class Log(Appending):
-    __slots__ = ("_closing", "leftovers", "saved_start")
+    __slots__ = ("_blocked", "_closing", "leftovers", "recovery_s", "saved_start")
 
     def __init__(
         self,
@@ -48,6 +48,8 @@ class Log(Appending):
         super().__init__(services, folder, log_id, config, found, on_event)
         self.saved_start = found.start_offset  # where a restart would let the log start
         self.leftovers: list[str] = []  # files to be removed once no snapshot names them
+        self.recovery_s = 0.0  # what opening it took
+        self._blocked: HeadraceError | None = None
         self._closing = False
         self.checkpoint = Checkpoint(self)
         for segment in self.segments:
@@ -73,6 +75,7 @@ class Log(Appending):
             end = self.holes.next_start(offset, end)
         if offset >= self._tail.first_offset:
             self._unread_bytes = 0
+            self.services.metrics.memory_reads += 1
             return self._tail.read(offset, max_bytes, end, at_least_one)
         return self._read_file(Wish(offset, max_bytes, end, at_least_one))
 
@@ -82,17 +85,21 @@ class Log(Appending):
         read = FileRead(services.files, segment, wish, self.holes, self._on_damage, self.config.index_interval_bytes)
         if segment is not self.segments[-1]:
             services.indexes.touch(segment)
-        if segment.index is None:
-            return read
         try:
-            handle = services.budget.open(segment)
+            found = read.try_now(services.budget.open(segment)) if segment.index is not None else None
         except OSError:
+            found = None
+        if found is None:
+            services.metrics.disk_reads += 1
             return read
-        return read.try_now(handle) or read
+        services.metrics.file_reads += 1
+        return found
 
     def _on_damage(self, hole: Hole) -> None:
         """Called by reads, off the loop: holes are replaced whole, so a look from the loop sees the old or
         the new ones."""
+        if hole.offset >= self.written_offset:  # it was cut off while the read was on its way
+            return
         self.holes = self.holes.with_hole(hole)
         details = {
             "folder": self.folder,
@@ -142,11 +149,13 @@ class Log(Appending):
 
     def apply_retention(self, now_ms: int) -> int:
         """Lets go of segments that are too old or too many; says how many."""
-        return retention.apply(self, now_ms)
+        return 0 if self.is_blocked else retention.apply(self, now_ms)
 
     def delete_records(self, before: int, done: Done = ignore_error) -> int:
         """Nothing before that offset can be read from now on; `done` when a restart would not bring it back.
         Gives the new start."""
+        if self.is_blocked:
+            raise self.failed or StorageFailed(f"the log in {self.folder} is busy")
         if before > self.written_offset:
             raise OffsetOutOfRange(before, self.start_offset, self.written_offset)
         if before > self.start_offset:
@@ -158,11 +167,33 @@ class Log(Appending):
         return self.start_offset
 
     def truncate(self, offset: int, done: Done = ignore_error) -> None:
-        """Forgets everything from `offset` on, as a follower whose leader has another history."""
+        """Forgets everything from `offset` on, as a follower whose leader has another history; `done` when it is so.
+        Until then the log refuses everything."""
         truncate(self, offset, done)
 
     def snapshot(self, done: Done = ignore_error) -> None:
         self.checkpoint.request(done)
+
+    # While the end is cut off
+
+    @property
+    def is_blocked(self) -> bool:
+        """It refuses everything for a moment, and goes on by itself."""
+        return self._blocked is not None
+
+    def block(self, word: HeadraceError) -> None:
+        self._blocked = self.failed = word
+        self.checkpoint.is_busy = True
+
+    def unblock(self) -> None:
+        if self.failed is self._blocked:
+            self.failed = StorageFailed(f"the log in {self.folder} is closed") if self._closing else None
+        self._blocked = None
+        self.checkpoint.is_busy = False
+        if self.checkpoint.is_due:
+            self.checkpoint.start()
+
+    # The end
 
     def close(self) -> None:
         """Nothing more goes in or out. What is written gets synced, in the background; then the files are
@@ -176,7 +207,7 @@ class Log(Appending):
         self.after_sync(self._synced_at_close)
 
     def _synced_at_close(self, error: HeadraceError | None) -> None:
-        if error is None and self.since_snapshot >= CLOSE_BYTES:
+        if error is None and (self.since_snapshot >= CLOSE_BYTES or self.is_blocked):
             self.checkpoint.request(lambda _: self.release())
         else:
             self.release()

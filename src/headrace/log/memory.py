@@ -90,6 +90,8 @@ class MemoryLog(Staging):
         self.config = config
         self.producers.expiry_ms = config.producer_expiry_ms
         self._tail.limit_bytes = self._ring_bytes()
+        self._tail.shrink()
+        self._lose()
 
     def maintain(self, now_ms: int) -> None:
         self.producers.expire(now_ms)

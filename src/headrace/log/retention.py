@@ -72,6 +72,9 @@ def move_start(log: Log, start_offset: int) -> None:
 
 def _drop(log: Log, count: int) -> None:
     gone = log.forget_segments(0, count)
+    metrics = log.services.metrics
+    metrics.deleted_segments += count
+    metrics.deleted_bytes += sum(segment.size for segment in gone)
     start_offset = max(log.start_offset, log.segments[0].base)
     log.start_offset = start_offset
     log.epochs.cut_start(start_offset)

@@ -32,6 +32,7 @@ class Segment:
         "next_offset",
         "owner",
         "pins",
+        "reserved",
         "size",
         "synced",
         "used",
@@ -43,6 +44,7 @@ class Segment:
         self.next_offset = base
         self.size = 0  # 0: not even the header is written
         self.synced = 0
+        self.reserved = 0  # up to here the file has room already
         self.max_timestamp = NO_TIMESTAMP
         self.index: Index | None = None  # None: not in memory
         self.index_saved = False  # the file says as much as the memory

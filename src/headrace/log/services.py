@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.log.budget import FileBudget
 from headrace.log.config import StoreLimits
 from headrace.log.journal import Journal
+from headrace.log.metrics import LogMetrics
 from headrace.log.segment import Segment
 from headrace.log.sync import GroupSync
 from headrace.log.tail import RingBudget, TailBudget
@@ -62,6 +63,7 @@ class Services:
         "journal",
         "logs",
         "made",
+        "metrics",
         "rings",
         "root",
         "sync",
@@ -88,7 +90,8 @@ class Services:
         self.tails = TailBudget(limits.tail_bytes)
         self.rings = RingBudget(limits.memory_topics_bytes)
         self.indexes = IndexCache(limits.index_bytes)
-        self.sync = GroupSync(files, background, journal)
+        self.metrics = LogMetrics()
+        self.sync = GroupSync(files, background, journal, clock, self.metrics)
         self.logs: dict[str, Log] = {}  # by folder, until their files are closed
         self.made: set[str] = set()  # directories whose own names are known to be synced
 

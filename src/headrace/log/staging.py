@@ -13,6 +13,7 @@ from headrace.log.epochs import LeaderEpochs
 from headrace.log.index import MAX_RELATIVE_OFFSET
 from headrace.log.producers import Producers, State
 from headrace.log.tail import StagedBatch
+from headrace.metrics import Traffic
 from headrace.ports import Buffer
 from headrace.records.batch import BatchHeader, assign
 from headrace.records.header import LOG_APPEND_TIME
@@ -37,6 +38,7 @@ class Staging:
         "on_append",
         "producers",
         "start_offset",
+        "traffic",
         "written_offset",
     )
 
@@ -54,6 +56,7 @@ class Staging:
         self.epochs, self.producers = epochs, producers
         self.failed: HeadraceError | None = None  # why nothing goes any more
         self.on_append = _nobody  # called after each flush
+        self.traffic = Traffic()  # who opens the log may put its own here
         self._staged: list[StagedBatch] = []
         self._staged_bytes = 0
         self._staged_at_ms = 0
@@ -105,6 +108,10 @@ class Staging:
 
     def _written(self) -> None:
         """What was staged can be read now."""
+        traffic = self.traffic
+        traffic.appended_bytes += self._staged_bytes
+        traffic.appended_batches += len(self._staged)
+        traffic.appended_records += self.end_offset - self.written_offset
         self._staged = []
         self._staged_bytes = 0
         self._undo.clear()

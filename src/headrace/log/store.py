@@ -3,6 +3,7 @@
     format      the version of all that is here; a newer one than ours is refused before anything is touched
     lock        held while a process works here
     synced      the sync journal
+    restoring   only while a backup is brought back: what is here is not whole, and is not opened
     .../        folders of logs, wherever the caller wants them below the root
 
 `open_log` blocks, because opening is recovering; it may run in the background, and several at once: what it shares
@@ -20,7 +21,7 @@ import msgspec
 
 from headrace.errors import DirectoryLocked, DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.config import LogConfig, OnEvent, StoreLimits, ignore_event
-from headrace.log.format import DELETED, LOG_ID_BYTES, VERSION, check_version
+from headrace.log.format import DELETED, LOG_ID_BYTES, RESTORING, VERSION, check_version
 from headrace.log.journal import Journal
 from headrace.log.log import CLOSE_BYTES, Log
 from headrace.log.memory import MemoryLog
@@ -47,6 +48,11 @@ class LogStore:
         self.root = services.root
         self._lock = lock
 
+    @property
+    def path(self) -> str:
+        """The directory, as people name it."""
+        return os.path.abspath(self.root)
+
     @classmethod
     def open(
         cls,
@@ -68,6 +74,7 @@ class LogStore:
                 raise DirectoryUnusable(f"{root} cannot be a data directory: {error.strerror}") from error
             raise explain(error, f"opening {root}") from error
         try:
+            _check_restored(files, root)
             _check_format(files, root, clock)
             journal = Journal(files, f"{root}/synced")
             store = cls(Services(root, files, clock, background, limits or StoreLimits(), journal), lock, on_event)
@@ -90,6 +97,7 @@ class LogStore:
         if folder in services.logs:
             raise StorageFailed(f"the log in {folder} is open, or still closing")
         parents = services.parents(folder)
+        began = services.clock.monotonic()
         try:
             origin = Origin(services.files, folder, log_id, parents, on_event)
             found = recover(origin, config, services.journal.mark(log_id), services.clock.now_ms())
@@ -100,6 +108,7 @@ class LogStore:
         if found.segments:
             services.note_made(folder)
         log = Log(services, folder, log_id, config, found, on_event)
+        log.recovery_s = services.clock.monotonic() - began
         if services.logs.setdefault(folder, log) is not log:
             raise StorageFailed(f"the log in {folder} was opened twice at once")
         return log
@@ -204,17 +213,31 @@ class LogStore:
                     _remove_tree(files, f"{self.root}/{name}/{entry}")
 
 
+def _check_restored(files: Files, root: str) -> None:
+    if files.exists(f"{root}/{RESTORING}"):
+        raise DirectoryUnusable(
+            f"a restore into {root} was begun and not finished: run it again, or remove the folder and all in it"
+        )
+
+
 def _check_format(files: Files, root: str, clock: Clock) -> None:
     path = f"{root}/format"
     if not files.exists(path):
         _sync_ancestors(files, root)
         replace_file(files, path, msgspec.json.encode(FormatFile(VERSION, clock.now_ms())), durable=True)
         return
+    read_format(files, root)
+
+
+def read_format(files: Files, root: str) -> FormatFile:
+    """Of a data directory that is there. FormatTooNew before anything else in it is looked at."""
+    path = f"{root}/format"
     try:
         found = msgspec.json.decode(read_whole(files, path), type=FormatFile)
     except msgspec.MsgspecError as error:
         raise StorageFailed(f'{path} does not read ({error}): restore it, it holds {{"format": {VERSION}}}') from error
     check_version(found.format, root)
+    return found
 
 
 def _sync_ancestors(files: Files, root: str) -> None:

@@ -19,9 +19,10 @@ from typing import Protocol
 from headrace.log.config import Done
 from headrace.log.format import Mark
 from headrace.log.journal import Journal
+from headrace.log.metrics import LogMetrics
 from headrace.log.segment import Segment
 from headrace.log.writing import is_short_of_handles
-from headrace.ports import Background, Files
+from headrace.ports import Background, Clock, Files
 
 SYNC_LANES = 4  # enough to keep a disk's queue busy, few enough that rounds stay full
 ROUND_LOGS = 32  # so that a log's wait is bounded by some syncs of others, not by thousands
@@ -80,14 +81,37 @@ def sync_files(files: Files, work: SyncWork, done_directories: set[str]) -> None
 
 
 class GroupSync:
-    __slots__ = ("_background", "_files", "_journal", "_lanes", "_postponed", "_wanted", "is_ending")
+    __slots__ = (
+        "_background",
+        "_clock",
+        "_files",
+        "_journal",
+        "_lanes",
+        "_metrics",
+        "_postponed",
+        "_wanted",
+        "is_ending",
+    )
 
-    def __init__(self, files: Files, background: Background, journal: Journal) -> None:
+    def __init__(
+        self, files: Files, background: Background, journal: Journal, clock: Clock, metrics: LogMetrics
+    ) -> None:
         self._files, self._background, self._journal = files, background, journal
+        self._clock, self._metrics = clock, metrics
         self._wanted: dict[Syncable, None] = {}
         self._postponed: dict[Syncable, None] = {}
         self._lanes = 0
         self.is_ending = False  # nobody will call `retry` any more
+
+    @property
+    def waiting(self) -> int:
+        """Logs whose turn has not come."""
+        return len(self._wanted) + len(self._postponed)
+
+    @property
+    def under_way(self) -> int:
+        """Rounds."""
+        return self._lanes
 
     def ask(self, log: Syncable) -> None:
         self._wanted[log] = None
@@ -122,15 +146,21 @@ class GroupSync:
                 self._run_round(works)
 
     def _run_round(self, works: list[SyncWork]) -> None:
-        def done(_: None, error: BaseException | None) -> None:
+        def done(took_s: float | None, error: BaseException | None) -> None:
+            if took_s is not None:
+                self._metrics.rounds.observe(took_s)
+                self._metrics.round_logs.observe(len(works))
             self._done(works, error)
 
         self._background.run(lambda: self._run(works), done)
 
-    def _run(self, works: list[SyncWork]) -> None:
+    def _run(self, works: list[SyncWork]) -> float:
+        """How many seconds it took."""
+        began = self._clock.monotonic()
         directories: set[str] = set()
         for work in works:
             sync_files(self._files, work, directories)
+        return self._clock.monotonic() - began
 
     def _done(self, works: list[SyncWork], error: BaseException | None) -> None:
         self._lanes -= 1

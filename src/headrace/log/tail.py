@@ -121,7 +121,7 @@ class Tail:
             block.used = used + size
             block.next_offset = next_offset
         if self.size_bytes > self.limit_bytes:
-            self._shrink()
+            self.shrink()
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> ReadResult:
         """From `offset`, which must not be before `first_offset` and must be below `up_to`."""
@@ -201,7 +201,8 @@ class Tail:
         self._budget.grew(self, capacity)
         return block
 
-    def _shrink(self) -> None:
+    def shrink(self) -> None:
+        """To its limit, which may have changed."""
         blocks, freed, count = self._blocks, 0, 0
         while count < len(blocks) - 1 and self.size_bytes - freed > self.limit_bytes:
             freed += blocks[count].capacity

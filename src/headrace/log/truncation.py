@@ -1,21 +1,27 @@
-"""Cutting the end of a log off, as a follower does whose leader has another history. Rare, and it blocks.
+"""Cutting the end of a log off, as a follower does whose leader has another history. Rare, and never on the loop's
+time: what waits for the disk goes to the background, step by step.
 
 A snapshot of the shorter log goes first, with the word that it is being cut and a new generation: from then
 on a restart finishes the cut, and proofs of what was synced before prove nothing about what will be written
-instead. Then the files are cut and synced, and the snapshot written once more without that word.
+instead. Then the log forgets its end, so that nobody reads there; then the files are cut and synced, and the snapshot
+written once more without that word.
+
+Until that last snapshot is safe the log takes nothing and gives nothing: a batch that was written before it would be
+cut off by a restart. Whoever comes meanwhile is told to come again. Snapshots, retention and closing wait.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from headrace.errors import HeadraceError, StorageFailed
 from headrace.log.checkpoint import capture
 from headrace.log.config import Done
-from headrace.log.damage import cut_holes
+from headrace.log.damage import Holes, cut_holes
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.format import LOG, SEGMENT_HEADER_BYTES, SIDE_FILES
 from headrace.log.mending import cut_file
@@ -31,6 +37,8 @@ from headrace.ports import Files
 if TYPE_CHECKING:
     from headrace.log.log import Log
 
+T = TypeVar("T")
+
 
 def truncate(log: Log, offset: int, done: Done) -> None:
     if log.failed is not None:
@@ -41,63 +49,136 @@ def truncate(log: Log, offset: int, done: Done) -> None:
         done(None)
     elif log.checkpoint.is_busy:
         log.checkpoint.request(lambda _: truncate(log, offset, done))
-    elif log.in_round:
-        log.after_sync(lambda _: truncate(log, offset, done))
+    elif log.in_round or log.is_unsynced:
+        log.after_sync(lambda error: truncate(log, offset, done) if error is None else done(error))
     else:
-        try:
-            refused = _truncate(log, max(offset, log.start_offset))
-        except OSError as error:
-            refused = StorageFailed(str(explain(error, f"cutting off the end of {log.folder}")))
-            log.fail(refused)
-        done(log.failed or refused)
+        _Cut(log, max(offset, log.start_offset), done).begin()
 
 
-def _truncate(log: Log, offset: int) -> HeadraceError | None:
-    """Why it was not even begun, if so; OSError when it was begun and could not be ended."""
-    if not log.sync_now():
-        return log.failed or StorageFailed(f"{log.folder} could not be synced before its end is cut off")
-    files = log.services.files
-    place = max(0, bisect_right([segment.base for segment in log.segments], offset) - 1)
-    last = log.segments[place]
+class _Cut:
+    """One cut on its way. Methods that end in `ed` come back on the loop from the work before them."""
+
+    def __init__(self, log: Log, offset: int, done: Done) -> None:
+        self._log, self._offset, self._done = log, offset, done
+        self._place = max(0, bisect_right([segment.base for segment in log.segments], offset) - 1)
+        self._last = log.segments[self._place]
+        self._position = 0  # where the last segment is cut
+        self._keeps_last = True  # else not one whole batch of it is left
+        self._gone: list[Segment] = []
+
+    def begin(self) -> None:
+        log = self._log
+        log.block(StorageFailed(f"the end of {log.folder} is being cut off at this moment: ask again"))
+        self._work(lambda: _boundary(log, self._last, self._offset), self._found)
+
+    def _found(self, boundary: tuple[int, int] | None, error: BaseException | None) -> None:
+        log = self._log
+        if boundary is None:
+            self._end(self._told(error))
+            return
+        self._position, offset = boundary
+        self._offset = max(offset, log.start_offset)
+        self._keeps_last = self._offset == offset
+        states = [segment_state(segment) for segment in log.segments[: self._place]]
+        if self._keeps_last:
+            kept = segment_state(self._last)
+            states.append(msgspec.structs.replace(kept, size=self._position, next_offset=self._offset))
+        epochs, producers = LeaderEpochs(log.epochs.entries()), Producers(log.config.producer_expiry_ms)
+        epochs.cut_end(self._offset)
+        producers.load(log.producers.save())
+        producers.cut_end(self._offset)
+        cutting = Snapshot(
+            log.generation + 1, log.start_offset, self._offset, states, epochs.entries(), producers.save(), cutting=True
+        )
+        data, files = encode_snapshot(cutting), log.services.files
+        self._work(lambda: _save_word(files, log.folder, data), self._promised)
+
+    def _promised(self, refusal: OSError | None, error: BaseException | None) -> None:
+        """From here on the cut will be ended, now or by a restart."""
+        if refusal is not None:
+            self._end(self._told(refusal))
+        elif error is not None:
+            self._fail(error)
+        else:
+            self._forget()
+            self._work(self._cut_files, self._is_cut)
+
+    def _forget(self) -> None:
+        log, last = self._log, self._last
+        log.generation += 1
+        if self._keeps_last:
+            log.size_bytes -= last.size - self._position
+            last.size = last.synced = self._position
+            last.next_offset, last.reserved = self._offset, 0
+            if last.index is not None:
+                last.index = last.index.before(self._position)
+                last.indexed_at, last.index_saved = last.index.positions[-1], False
+        self._gone = log.forget_segments(self._place + self._keeps_last, len(log.segments))
+        log.epochs.cut_end(self._offset)
+        log.producers.cut_end(self._offset)
+        log.restart_at(self._offset)
+
+    def _cut_files(self) -> Holes:
+        """Off the loop."""
+        log = self._log
+        files = log.services.files
+        if self._keeps_last:
+            cut_file(files, self._last.path(), self._position)
+        for segment in self._gone:
+            _remove(files, segment)
+        files.sync_directory(log.folder)
+        return cut_holes(files, log.folder, log.holes, self._offset, self._last.base)
+
+    def _is_cut(self, holes: Holes | None, error: BaseException | None) -> None:
+        log = self._log
+        if holes is None:
+            self._fail(error)
+            return
+        log.holes = holes
+        data, files = encode_snapshot(capture(log, log.segments)), log.services.files
+        self._work(lambda: save_snapshot(files, log.folder, data), self._saved)
+
+    def _saved(self, _: None, error: BaseException | None) -> None:
+        if error is not None:
+            self._fail(error)
+        else:
+            self._end(None)
+
+    # The ends
+
+    def _work(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        def back(result: T | None, error: BaseException | None) -> None:
+            if self._log.is_released:  # deleted, or the node stops: recovery ends what was begun
+                self._end(self._log.failed)
+            else:
+                done(result, error)
+
+        self._log.services.background.run(work, back)
+
+    def _fail(self, error: BaseException | None) -> None:
+        """It was begun and could not be ended."""
+        refused = StorageFailed(str(self._told(error)))
+        self._log.fail(refused)
+        self._end(refused)
+
+    def _end(self, refused: HeadraceError | None) -> None:
+        self._log.unblock()
+        self._done(refused)
+
+    def _told(self, error: BaseException | None) -> HeadraceError:
+        assert error is not None, "work gives a result or an error"
+        return explain(error, f"cutting off the end of {self._log.folder}")
+
+
+def _save_word(files: Files, folder: str, data: bytes) -> OSError | None:
+    """Off the loop. The disk's refusal, if the old snapshot stands; raises when it is in doubt which one does."""
     try:
-        position, boundary = _boundary(log, last, offset)
+        save_snapshot(files, folder, data)
     except OSError as error:
-        return explain(error, f"cutting off the end of {log.folder}")
-    states = [segment_state(segment) for segment in log.segments[:place]]
-    offset = max(boundary, log.start_offset)
-    if offset == boundary:  # else not one whole batch is left
-        states.append(msgspec.structs.replace(segment_state(last), size=position, next_offset=offset))
-    epochs, producers = LeaderEpochs(log.epochs.entries()), Producers(log.config.producer_expiry_ms)
-    epochs.cut_end(offset)
-    producers.load(log.producers.save())
-    producers.cut_end(offset)
-    cutting = Snapshot(
-        log.generation + 1, log.start_offset, offset, states, epochs.entries(), producers.save(), cutting=True
-    )
-    try:
-        save_snapshot(files, log.folder, encode_snapshot(cutting))
-    except OSError as error:
-        found = load_snapshot(files, log.folder)
+        found = load_snapshot(files, folder)
         if found is not None and found.cutting:
             raise
-        return explain(error, f"cutting off the end of {log.folder}")
-    log.generation = cutting.generation
-    if len(states) > place:
-        cut_file(files, last.path(), position)
-        log.size_bytes -= last.size - position
-        last.size = last.synced = position
-        last.next_offset = offset
-        if last.index is not None:
-            last.index = last.index.before(position)
-            last.indexed_at, last.index_saved = last.index.positions[-1], False
-    for segment in log.forget_segments(len(states), len(log.segments)):
-        _remove(files, segment)
-    files.sync_directory(log.folder)
-    log.epochs.cut_end(offset)
-    log.producers.cut_end(offset)
-    log.holes = cut_holes(files, log.folder, log.holes, offset, last.base)
-    log.restart_at(offset)
-    save_snapshot(files, log.folder, encode_snapshot(capture(log, log.segments)))
+        return error
     return None
 
 
@@ -108,7 +189,7 @@ def _remove(files: Files, segment: Segment) -> None:
 
 
 def _boundary(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
-    """Where the batch that holds `offset` starts: (position, its offset)."""
+    """Off the loop. Where the batch that holds `offset` starts: (position, its offset)."""
     if offset <= segment.base:
         return SEGMENT_HEADER_BYTES, segment.base
     files = log.services.files
@@ -118,9 +199,8 @@ def _boundary(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
         def fetch(size: int, position: int) -> bytes:
             return files.pread(handle, size, position)
 
-        if segment.index is None:
-            segment.index = load_index(files, segment, fetch, log.holes, log.config.index_interval_bytes)
-        relative, start = segment.index.find(offset - segment.base)
+        index = segment.index or load_index(files, segment, fetch, log.holes, log.config.index_interval_bytes)
+        relative, start = index.find(offset - segment.base)
         start, expected = log.holes.skip(segment.base, start, offset) or (start, segment.base + relative)
         walk = Walk(fetch, start, segment.size, expected, check_crc=False)
         for position, batch in walk.batches():

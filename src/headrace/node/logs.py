@@ -9,7 +9,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -18,6 +18,8 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 LEVEL_OF = {
     "kafka.closed": "debug",
     "kafka.connections-full": "warning",
+    "kafka.opened": "debug",
+    "kafka.slow": "warning",
     "log.damage": "error",
     "log.failed": "error",
     "log.not-deleted": "warning",
@@ -27,32 +29,62 @@ LEVEL_OF = {
     "log.torn": "warning",
     "metadata.not-recovered": "error",
     "native.missing": "warning",
+    "node.configured": "info",
     "node.fault": "error",
     "node.fewer-connections": "info",
+    "node.not-ready": "warning",
+    "node.ready": "info",
     "node.serving": "info",
     "node.stopped": "info",
     "node.stopping": "info",
     "produce.refused": "warning",
+    "topic.configured": "info",
     "topic.created": "info",
     "topic.deleted": "info",
+    "topic.grown": "info",
     "topic.not-created": "warning",
+    "topic.trimmed": "info",
 }
 
 
 class Logs:
-    def __init__(self, style: str, level: str, out: TextIO | None = None) -> None:
+    def __init__(
+        self, style: str, level: str, out: TextIO | None = None, levels: Mapping[str, str] | None = None
+    ) -> None:
+        """`levels`: the least level of some events, by name or by what names begin with; the longest that fits."""
         self._out = out or sys.stderr
         human = style == "human" or (style == "auto" and self._out.isatty())
         self._line: Callable[[str, str, dict[str, object]], str] = _human if human else _json
         self._least = LEVELS[level]
+        self._levels = {name: LEVELS[least] for name, least in (levels or {}).items()}
 
     def event(self, name: str, fields: dict[str, object]) -> None:
         """Never an error: a log that cannot be written must not stop what it tells of."""
         level = LEVEL_OF.get(name, "info")
-        if LEVELS[level] >= self._least:
+        least = self._least_of(name) if self._levels else self._least
+        if LEVELS[level] >= least:
             with contextlib.suppress(OSError, ValueError):
                 self._out.write(self._line(level, name, fields) + "\n")
                 self._out.flush()
+
+    def levels(self) -> dict[str, str]:
+        """The least level of what names begin with; `root` is that of all the others."""
+        names = {level: name for name, level in LEVELS.items()}
+        nouns = sorted({name.partition(".")[0] for name in LEVEL_OF})
+        return {"root": names[self._least]} | {noun: names[self._least_of(noun)] for noun in nouns}
+
+    def set_level(self, name: str, level: str | None) -> None:
+        """While the node runs; None: that of `root` again."""
+        if level is None:
+            self._levels.pop(name, None)
+        elif name == "root":
+            self._least = LEVELS[level]
+        else:
+            self._levels[name] = LEVELS[level]
+
+    def _least_of(self, name: str) -> int:
+        fitting = [key for key in self._levels if name == key or name.startswith(f"{key}.")]
+        return self._levels[max(fitting, key=len)] if fitting else self._least
 
 
 def _json(level: str, name: str, fields: dict[str, object]) -> str:

@@ -7,18 +7,24 @@ import asyncio
 import base64
 import os
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from headrace.broker.broker import Broker, OnEvent
+from headrace.broker.settings import Loggers
 from headrace.cluster import controller
 from headrace.cluster.image import Image
 from headrace.cluster.quorum import Quorum
 from headrace.cluster.records import ClusterCreated, MetadataRecord
+from headrace.doors.http.door import HttpDoor
 from headrace.doors.kafka.door import KafkaDoor
 from headrace.errors import HeadraceError, InvalidConfig
 from headrace.log.config import StoreLimits
 from headrace.log.store import LogStore
+from headrace.metrics import Histogram
+from headrace.node.events import Events
+from headrace.node.host import DiskSpace
 from headrace.node.settings import Address, Settings
+from headrace.node.watch import NodeWatch
 from headrace.ports import Background, Clock, Files
 
 TICK_S = 1.0  # how often a flush.ms is looked at
@@ -38,14 +44,23 @@ class Node:
         open_files: int = 1024,
         log_background: Background | None = None,
         end_background: Callable[[], None] = lambda: None,
+        disk_space: Callable[[], DiskSpace | None] = lambda: None,
+        loggers: Loggers | None = None,
     ) -> None:
         """`log_background`: threads for the log alone, so that a sync never waits behind reads. `end_background` waits
-        for what they still do; after it the data directory is let go."""
+        for what they still do; after it the data directory is let go. `disk_space` may wait for the disk."""
         self.settings = settings
-        self._files, self._clock, self._background = files, clock, background
+        self._files, self.clock, self.background = files, clock, background
         self._log_background, self._end_background = log_background or background, end_background
-        self._chance, self._on_event, self._open_files = chance, on_event, open_files
+        self._chance, self._open_files, self.disk_space = chance, open_files, disk_space
+        self._loggers = loggers
+        self.events = Events(on_event)
+        self.watch = NodeWatch(self)
+        self.lag = Histogram()
+        self.doors: dict[str, KafkaDoor | HttpDoor] = {}
         self.addresses: dict[str, Address] = {}
+        self.is_stopping = False
+        self._started_at = self._due = clock.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self._ticks = 0
 
@@ -54,36 +69,52 @@ class Node:
         settings = self.settings
         limits = StoreLimits(open_files=self._open_files, tail_bytes=settings.tail_memory_bytes)
         self.store = LogStore.open(
-            settings.data, self._files, self._clock, self._log_background, limits, self._on_event
+            settings.data, self._files, self.clock, self._log_background, limits, self.events.event
         )
         try:
-            self.quorum = Quorum(self.store, self._files, self._clock, settings.node_id, self._on_event)
+            self.quorum = Quorum(self.store, self._files, self.clock, settings.node_id, self.events.event)
             self.broker = Broker(
                 self.store,
                 self.quorum,
                 settings.node_id,
                 settings.broker,
-                self._clock,
-                self._background,
+                self.clock,
+                self.background,
                 loop.create_future,
                 lambda: self._chance.randbytes(16),
-                self._on_event,
+                self.events.event,
             )
+            self.broker.loggers, self.broker.disk_space = self._loggers, self.disk_space
+            advertised = settings.kafka_advertised
             self.kafka = KafkaDoor(
-                self.broker, self._background, loop, settings.kafka_limits, self._chance, self._on_event
+                self.broker,
+                self.background,
+                loop,
+                settings.kafka_limits,
+                self._chance,
+                self.events.event,
+                None if advertised is None else (advertised.host, advertised.port),
             )
-            if settings.kafka is not None:
-                self.addresses["kafka"] = await self._listen("kafka", settings.kafka, self.kafka.start)
-            self.quorum.propose_now(self._registration)
+            self.http = HttpDoor(self.watch, self.background, loop, settings.http_limits, self.clock.monotonic)
+            self.doors = {"kafka": self.kafka, "http": self.http}
+            for name, address in (("kafka", settings.kafka), ("http", settings.http)):
+                if address is not None:
+                    self.addresses[name] = await self._listen(name, address)
+            await self._register()
+            await self.broker.make_sure_of(settings.default_topics)
         except BaseException:
+            for door in self.doors.values():
+                await door.stop()
             self.store.close()
             raise
-        self._timer = loop.call_later(TICK_S, self._tick)
+        self._wait_for_tick()
 
     async def stop(self) -> None:
+        self.is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
-        await self.kafka.stop()
+        for door in self.doors.values():
+            await door.stop()
         self.broker.flush()
         drained = self._loop.create_future()
         self.store.drain(lambda: drained.set_result(None))
@@ -93,20 +124,33 @@ class Node:
         self._end_background()
         self.store.close()
 
+    async def _register(self) -> None:
+        """By the loop, not at once: an entry that begins a segment of the metadata log has a sync under way already."""
+        registered: asyncio.Future[None] = self._loop.create_future()
+
+        def done(error: HeadraceError | None) -> None:
+            if not registered.done():
+                registered.set_exception(error) if error is not None else registered.set_result(None)
+
+        self.quorum.propose(self._registration, done)
+        await registered
+
     def _registration(self, image: Image) -> list[MetadataRecord]:
         listeners = {name: str(address) for name, address in self.addresses.items()}
+        if self.settings.kafka_advertised is not None:
+            listeners["kafka"] = str(self.settings.kafka_advertised)
         records = controller.register_node(image, self.settings.node_id, listeners, None)
         if not image.cluster_id:
             cluster_id = self._chance.randbytes(16)
-            records = [ClusterCreated(_text_id(cluster_id), self._clock.now_ms()), *records]
+            records = [ClusterCreated(_text_id(cluster_id), self.clock.now_ms()), *records]
         elif self.settings.node_id not in image.nodes:
             known = ", ".join(map(str, sorted(image.nodes)))
             raise InvalidConfig(f"{self.settings.data} belongs to node {known}: start with --node-id {known}")
         return records
 
-    async def _listen(self, name: str, at: Address, start: Callable[[str, int], Awaitable[tuple[str, int]]]) -> Address:
+    async def _listen(self, name: str, at: Address) -> Address:
         try:
-            host, port = await start(at.host, at.port)
+            host, port = await self.doors[name].start(at.host, at.port)
         except OSError as error:
             raise HeadraceError(
                 f"cannot listen on {at} for {name}: {os.strerror(error.errno) if error.errno else error}; "
@@ -114,13 +158,30 @@ class Node:
             ) from error
         return Address(host, port)
 
-    def _tick(self) -> None:
+    @property
+    def uptime_s(self) -> float:
+        return self.clock.monotonic() - self._started_at
+
+    def _wait_for_tick(self) -> None:
+        self._due = self.clock.monotonic() + TICK_S
         self._timer = self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self.lag.observe(max(0.0, self.clock.monotonic() - self._due))
+        self._wait_for_tick()
         self._ticks += 1
         if self._ticks % TICKS_TO_MAINTENANCE == 0:
             self.broker.maintain()
+            self.watch.look()
         else:
             self.broker.sync_due()
+
+    def catch_up(self) -> None:
+        """All that is done now and then is done now: for a driver that moves the clock."""
+        self.broker.sync_due()
+        self.broker.maintain()
+        self.watch.look()
+        self.kafka.look_for_timeouts()
 
 
 def _text_id(raw: bytes) -> str:

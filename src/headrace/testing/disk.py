@@ -75,6 +75,10 @@ class SimulatedDisk:
     def empty(self) -> None:
         self._free_bytes = UNLIMITED
 
+    @property
+    def free_bytes(self) -> int:
+        return self._free_bytes
+
     def fail_syncs(self, count: int = 1, path: str = "") -> None:
         """The next `count` syncs of files whose path contains `path`."""
         self._failing["sync"].append((path, count))
@@ -181,6 +185,17 @@ class SimulatedDisk:
         self._change(f"truncate {path} {size}")
         self._free_bytes += len(file.data) - size
         file.resize(size)
+
+    def reserve(self, handle: int, position: int, size: int) -> bool:
+        """Room costs nothing here, and promises nothing."""
+        self._check_on()
+        file, _ = self._open_file(handle)
+        assert position + size > len(file.data), "room is asked for past the end"
+        return self._free_bytes >= size
+
+    def release(self, handle: int, size: int) -> None:
+        self._check_on()
+        self._open_file(handle)
 
     def size(self, handle: int) -> int:
         self._check_on()

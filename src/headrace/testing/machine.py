@@ -104,6 +104,13 @@ class MachineFiles:
     def truncate(self, handle: int, size: int) -> None:
         self._do("truncate", f"{handle} {size}", lambda: self._disk.truncate(handle, size))
 
+    def reserve(self, handle: int, position: int, size: int) -> bool:
+        where = f"{handle} {position}+{size}"
+        return self._do("reserve", where, lambda: self._disk.reserve(handle, position, size))
+
+    def release(self, handle: int, size: int) -> None:
+        self._do("release", f"{handle} {size}", lambda: self._disk.release(handle, size))
+
     def size(self, handle: int) -> int:
         return self._do("size", str(handle), lambda: self._disk.size(handle))
 

@@ -27,7 +27,7 @@ class ServedBroker:
 
     def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
-        self.address = "127.0.0.1:0"
+        self.address = self.http = "127.0.0.1:0"
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,13 +55,15 @@ class ServedBroker:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ready_file.unlink(missing_ok=True)
         places = ["--data", str(self.folder / "data"), "--ready-file", str(self._ready_file)]
-        command = [sys.executable, "-m", "headrace.cli.main", "serve", *places, "--kafka", self.address]
+        command = [sys.executable, "-m", "headrace.cli.main", "serve", *places]
+        command += ["--kafka", self.address, "--http", self.http]
         begin = time.monotonic()
         with open(self._log_file, "ab") as log:
             self._process = subprocess.Popen([*command, *self._flags], stdout=log, stderr=log)
         while (took := time.monotonic() - begin) < START_LIMIT_S and self._process.poll() is None:
             try:
-                self.address = json.loads(self._ready_file.read_text())["addresses"]["kafka"]
+                addresses = json.loads(self._ready_file.read_text())["addresses"]
+                self.address, self.http = addresses["kafka"], addresses.get("http", "off")
                 return took
             except FileNotFoundError:
                 time.sleep(0.005)

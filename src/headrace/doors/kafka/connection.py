@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
+from headrace.doors.kafka import errors
 from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.api import fetch, produce
 from headrace.doors.kafka.context import Context
@@ -41,6 +43,9 @@ class Connection(asyncio.BufferedProtocol):
         self.broker = door.broker
         self.active = True
         self.closed = False
+        self.cause = "client"  # who ends it, until we do
+        self.turn_at = 0.0  # when the turn began
+        self._monotonic, self._metrics = door.broker.clock.monotonic, door.metrics
         self.listener: tuple[str, int] = ("", 0)
         self.peer = ""
         self.poll: fetch.Fetch | None = None  # the fetch that waits for more
@@ -67,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one but in name
         self.peer = _address(transport.get_extra_info("peername"))[0]
-        self.listener = _address(transport.get_extra_info("sockname"))
+        self.listener = self.door.advertised or _address(transport.get_extra_info("sockname"))
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.door.joined(self)
 
@@ -79,17 +84,18 @@ class Connection(asyncio.BufferedProtocol):
         self.waiting.clear()
         self.door.left(self)
 
-    def close(self, why: str | None = None) -> None:
-        """After what is answered already; `why` is for the log."""
+    def close(self, why: str | None = None, cause: str = "malformed") -> None:
+        """After what is answered already; `why` is for the log, `cause` is counted."""
         if self.closed:
             return
-        self.closed = True
+        self.closed, self.cause = True, cause
         if why is not None:
             self.door.refused(self, why)
         self._transport.close()
 
-    def abort(self) -> None:
-        self.closed = True
+    def abort(self, cause: str) -> None:
+        if not self.closed:
+            self.closed, self.cause = True, cause
         self._transport.abort()
 
     # Bytes in
@@ -121,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
     def _take(self, buffer: memoryview, end: int) -> None:
         """One turn: every whole request in `buffer`, as long as nothing holds us back."""
         at = 0
+        self.turn_at = self._monotonic()
         self._backlog = False
         try:
             while end - at >= frame.SIZE_BYTES:
@@ -173,6 +180,7 @@ class Connection(asyncio.BufferedProtocol):
             self._grow_to(min(2 * self._filled, self._frame_bytes))
             return
         own, self._frame = self._frame, None
+        self.turn_at = self._monotonic()
         try:
             self._request(memoryview(own), 0, len(own), own)
         except MalformedRequest as error:
@@ -226,8 +234,9 @@ class Connection(asyncio.BufferedProtocol):
             handled = self.door.handle(buffer, end, header, self._context(header))
             if isinstance(handled, bytes):
                 answer.buffers = (handled,)
+                self.done(header.api_key, self.turn_at)
             else:
-                self.wait_for(answer, handled)
+                self.wait_for(answer, handled, header.api_key)
 
     def _context(self, header: RequestHeader) -> Context:
         api_key, version, correlation_id, client_id, _ = header
@@ -235,14 +244,20 @@ class Connection(asyncio.BufferedProtocol):
             self.broker, api_key, version, correlation_id, client_id, self.peer, self.listener, self.door.in_background
         )
 
-    def wait_for(self, answer: Answer, handled: Awaitable[bytes]) -> None:
+    def done(self, api_key: int, began: float) -> None:
+        """A request that was whole at that time has its answer."""
+        self._metrics.done(api_key, self._monotonic() - began)
+
+    def wait_for(self, answer: Answer, handled: Awaitable[bytes], api_key: int) -> None:
         """Nothing behind this request is taken until it is answered."""
         self._blocked = True
-        self.door.spawn(self._wait(answer, handled), self)
+        self.door.spawn(self._wait(answer, handled, api_key, self.turn_at), self)
 
-    async def _wait(self, answer: Answer, handled: Awaitable[bytes]) -> None:
+    async def _wait(self, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
         try:
-            answer.buffers = (await handled,)
+            with errors.counted(partial(self._metrics.failed, api_key)):
+                answer.buffers = (await handled,)
+            self.done(api_key, began)
         except MalformedRequest as error:
             self.close(str(error))
         finally:
@@ -269,8 +284,9 @@ class Connection(asyncio.BufferedProtocol):
             self._draining = True
             self.door.loop.call_soon(self._drain)
 
-    def finish_turn(self, pending: produce.Pending) -> None:
+    def finish_turn(self, pending: produce.Pending, began: float) -> None:
         """For a request that had to wait for a log to be opened."""
+        self.turn_at = began
         self._staged.append(pending)
         self._end_turn()
 
@@ -282,6 +298,9 @@ class Connection(asyncio.BufferedProtocol):
             failed = self.broker.flush()
             for pending in staged:
                 pending.flushed(failed)
+            # Those that wait for a sync are not done yet.
+            done = sum(not pending.waiting for pending in staged) if self.waiting else len(staged)
+            self._metrics.done(PRODUCE, self._monotonic() - self.turn_at, done)
         self._drain()
 
     def _drain(self) -> None:

@@ -24,7 +24,7 @@ class Context(NamedTuple):
     client_id: str | None
     peer_host: str
     listener: tuple[str, int]
-    """Where the client reached us: what we advertise as this node's address."""
+    """What we advertise as this node's address: where the client reached us, unless a setting says otherwise."""
 
     in_background: InBackground
     """For what would hold up the loop."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TypeVar, cast
 
 from headrace.broker.broker import Broker, OnEvent
-from headrace.doors.kafka import registry
+from headrace.doors.kafka import errors, registry
 from headrace.doors.kafka.api.fetch import Fetch
 from headrace.doors.kafka.connection import Connection
 from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.limits import SCRATCH_BYTES, KafkaLimits
 from headrace.doors.kafka.memory import RequestMemory
+from headrace.doors.kafka.metrics import KafkaMetrics
 from headrace.doors.kafka.sessions import Sessions
 from headrace.doors.kafka.unsent import Unsent
 from headrace.ports import Background
@@ -36,9 +38,12 @@ class KafkaDoor:
         limits: KafkaLimits,
         chance: random.Random,
         on_event: OnEvent,
+        advertised: tuple[str, int] | None = None,
     ) -> None:
-        self.broker, self.loop, self.limits = broker, loop, limits
+        """`advertised`: the address that clients are told, when it is not the one at which they reach us."""
+        self.broker, self.loop, self.limits, self.advertised = broker, loop, limits, advertised
         self._background, self._on_event = background, on_event
+        self.metrics = KafkaMetrics(broker.clock.monotonic, self._slow)
         self.scratch = bytearray(SCRATCH_BYTES)
         self.scratch_view = memoryview(self.scratch)
         self.memory = RequestMemory(limits.request_memory_bytes)
@@ -55,7 +60,7 @@ class KafkaDoor:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Where it listens."""
         self._server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
-        self._sweep = self.loop.call_later(SWEEP_S, self._look_for_timeouts)
+        self._sweep = self.loop.call_later(SWEEP_S, self._look_again)
         address = self._server.sockets[0].getsockname()
         return address[0], address[1]
 
@@ -73,28 +78,40 @@ class KafkaDoor:
                 break
             await asyncio.sleep(DRAIN_S / DRAIN_LOOKS)
         for connection in list(self._connections):
-            connection.close()
+            connection.close(cause="stopping")
         await asyncio.sleep(0)
         for connection in list(self._connections):
-            connection.abort()
+            connection.abort("stopping")
         for task in list(self._tasks):
             task.cancel()
+
+    def connections(self) -> list[Connection]:
+        return list(self._connections)
+
+    @property
+    def is_listening(self) -> bool:
+        return self._server is not None and self._server.is_serving()
 
     # For connections
 
     def handle(self, buffer: memoryview, end: int, header: RequestHeader, context: Context) -> bytes | Awaitable[bytes]:
-        return registry.handle(buffer, end, header, context)
+        with errors.counted(partial(self.metrics.failed, header.api_key)):
+            return registry.handle(buffer, end, header, context)
 
     def joined(self, connection: Connection) -> None:
         self._connections[connection] = self.loop.time()
+        self.metrics.opened += 1
+        self._on_event("kafka.opened", {"peer": connection.peer})
         if self.stopping or len(self._connections) > self.limits.max_connections:
             if not self._over_limit and not self.stopping:
                 self._over_limit = True
                 self._on_event("kafka.connections-full", {"max_connections": self.limits.max_connections})
-            connection.abort()
+            self.metrics.refused += 1
+            connection.abort("full")
 
     def left(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        self.metrics.left(connection.cause)
         self.unsent.gone(connection)
         if len(self._connections) < self.limits.max_connections:
             self._over_limit = False
@@ -105,6 +122,10 @@ class KafkaDoor:
 
     def refused(self, connection: Connection, why: str) -> None:
         self._on_event("kafka.closed", {"peer": connection.peer, "why": why})
+
+    def _slow(self, api_key: int, took_s: float, count: int) -> None:
+        api = registry.apis()[api_key].name
+        self._on_event("kafka.slow", {"api": api, "took_ms": int(took_s * 1000), "requests": count})
 
     def spawn(self, work: Coroutine[object, object, None], owner: Connection) -> None:
         """A connection has one such request at a time: it holds back those behind it."""
@@ -118,7 +139,7 @@ class KafkaDoor:
             owner.task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self.loop.call_exception_handler({"message": "a handler failed", "exception": error, "task": task})
-            owner.close("a fault of ours; the log has it")
+            owner.close("a fault of ours; the log has it", "fault")
 
     def in_background(self, work: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self.loop.create_future()
@@ -136,9 +157,12 @@ class KafkaDoor:
 
     # Time
 
-    def _look_for_timeouts(self) -> None:
+    def _look_again(self) -> None:
+        self._sweep = self.loop.call_later(SWEEP_S, self._look_again)
+        self.look_for_timeouts()
+
+    def look_for_timeouts(self) -> None:
         now = self.loop.time()
-        self._sweep = self.loop.call_later(SWEEP_S, self._look_for_timeouts)
         idle_s, stall_s = self.limits.idle_ms / 1000, self.limits.stall_ms / 1000
         for connection, since in list(self._connections.items()):
             self.unsent.look(connection, now)
@@ -146,15 +170,15 @@ class KafkaDoor:
                 connection.active = False
                 self._connections[connection] = now
             elif connection.is_waiting_for_frame and now - since > stall_s:
-                connection.close(f"the rest of a request did not come for {stall_s:.0f} s")
+                connection.close(f"the rest of a request did not come for {stall_s:.0f} s", "stalled")
             elif now - since > idle_s and not connection.is_busy:
-                connection.abort()
+                connection.abort("idle")
             for pending in [p for p in connection.waiting if p.deadline < now]:
                 pending.expire()
         for hopeless in self.unsent.hopeless(now):
             assert isinstance(hopeless, Connection)
             self.refused(hopeless, "it takes none of its answers, and memory for them is short")
-            hopeless.abort()
+            hopeless.abort("slow")
 
 
 def _is_under_way(connection: Connection) -> bool:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
-from typing import NamedTuple
+from importlib import import_module
+from typing import Final, NamedTuple
 
 from headrace.doors.kafka.context import Context
 from headrace.ports import Buffer
@@ -40,35 +41,56 @@ class Api(NamedTuple):
         return oldest, self.versions[-1]
 
 
+# What people ask now and then: file, key, name, versions. Each file is read when it is first needed, so that a start is
+# quick; its own `API` says the same, and a test compares.
+_LATER: Final = (
+    ("find_coordinator", 10, "FindCoordinator", range(7)),
+    ("create_topics", 19, "CreateTopics", range(2, 8)),
+    ("delete_topics", 20, "DeleteTopics", range(1, 7)),
+    ("delete_records", 21, "DeleteRecords", range(3)),
+    ("offset_for_leader_epoch", 23, "OffsetForLeaderEpoch", range(2, 5)),
+    ("describe_configs", 32, "DescribeConfigs", range(1, 5)),
+    ("alter_configs", 33, "AlterConfigs", range(3)),
+    ("alter_replica_log_dirs", 34, "AlterReplicaLogDirs", range(1, 3)),
+    ("describe_log_dirs", 35, "DescribeLogDirs", range(1, 6)),
+    ("create_partitions", 37, "CreatePartitions", range(4)),
+    ("elect_leaders", 43, "ElectLeaders", range(3)),
+    ("incremental_alter_configs", 44, "IncrementalAlterConfigs", range(2)),
+    ("alter_partition_reassignments", 45, "AlterPartitionReassignments", range(2)),
+    ("list_partition_reassignments", 46, "ListPartitionReassignments", range(1)),
+    ("describe_quorum", 55, "DescribeQuorum", range(3)),
+    ("update_features", 57, "UpdateFeatures", range(3)),
+    ("describe_cluster", 60, "DescribeCluster", range(3)),
+    ("describe_producers", 61, "DescribeProducers", range(1)),
+    ("unregister_broker", 64, "UnregisterBroker", range(1)),
+    ("list_config_resources", 74, "ListConfigResources", range(2)),
+    ("describe_topic_partitions", 75, "DescribeTopicPartitions", range(1)),
+)
+
+
 @cache
 def apis() -> Mapping[int, Api]:
     """All of them, by key. Made on first use: each file of `api/` imports this one for `Api`."""
-    from headrace.doors.kafka.api import (
-        api_versions,
-        create_topics,
-        delete_topics,
-        fetch,
-        find_coordinator,
-        init_producer_id,
-        list_offsets,
-        metadata,
-        offset_for_leader_epoch,
-        produce,
-    )
+    from headrace.doors.kafka.api import api_versions, fetch, init_producer_id, list_offsets, metadata, produce
 
-    modules = (
-        produce,
-        fetch,
-        list_offsets,
-        metadata,
-        find_coordinator,
-        api_versions,
-        create_topics,
-        delete_topics,
-        init_producer_id,
-        offset_for_leader_epoch,
-    )
-    return {module.API.key: module.API for module in modules}
+    first = (module.API for module in (produce, fetch, list_offsets, metadata, api_versions, init_producer_id))
+    later = (Api(key, name, versions, _later(file)) for file, key, name, versions in _LATER)
+    return {api.key: api for api in (*first, *later)}
+
+
+def _later(file: str) -> Handler:
+    def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes | Awaitable[bytes]:
+        handler = _read(file).handler
+        assert handler is not None
+        return handler(buffer, at, end, context)
+
+    return handle
+
+
+@cache
+def _read(file: str) -> Api:
+    api: Api = import_module(f"headrace.doors.kafka.api.{file}").API
+    return api
 
 
 def lookup(key: int, version: int) -> Api | None:

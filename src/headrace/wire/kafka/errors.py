@@ -63,14 +63,21 @@ class Code(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
     KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
     INVALID_RECORD = 87
+    INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
+    BROKER_ID_NOT_REGISTERED = 102
     FETCH_SESSION_TOPIC_ID_ERROR = 106
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
 _CODES: dict[type[BaseException], Code] = {
@@ -98,6 +105,8 @@ _CODES: dict[type[BaseException], Code] = {
     errors.InvalidPartitions: Code.INVALID_PARTITIONS,
     errors.InvalidReplication: Code.INVALID_REPLICATION_FACTOR,
     errors.InvalidConfig: Code.INVALID_CONFIG,
+    errors.KeptForever: Code.POLICY_VIOLATION,
+    errors.UnknownNode: Code.BROKER_ID_NOT_REGISTERED,
     errors.MessageTooLarge: Code.MESSAGE_TOO_LARGE,
     errors.InvalidTimestamp: Code.INVALID_TIMESTAMP,
     errors.InvalidRecord: Code.INVALID_RECORD,

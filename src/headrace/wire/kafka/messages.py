@@ -54,6 +54,16 @@ def encode_request(entity: Entity, correlation_id: int, client_id: str | None) -
     return header.question(entity.__api_key__, entity.__version__, correlation_id, client_id, _written(entity))
 
 
+def build(kind: Any, **fields: Any) -> Entity:
+    """An entity of a structure, with those of the fields that its version has."""
+    return kind(**{name: fields[name] for name in _names(kind) if name in fields})
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
 def error_code(code: int) -> Any:
     """A code as the dataclasses have it."""
     from kio.schema.errors import ErrorCode

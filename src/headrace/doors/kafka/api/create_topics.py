@@ -9,19 +9,17 @@ from collections.abc import Awaitable
 from typing import Any
 
 from headrace.broker.broker import NewTopic
-from headrace.broker.config import SETTINGS
 from headrace.broker.topic import Topic
 from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.names import checked
 from headrace.doors.kafka.registry import Api
+from headrace.doors.kafka.resources import SOURCES
 from headrace.errors import HeadraceError, InvalidConfig, InvalidReplication
 from headrace.ports import Buffer
 from headrace.wire.kafka import messages
-from headrace.wire.kafka.errors import Code, InvalidRequest, code_for
+from headrace.wire.kafka.errors import Code, InvalidRequest
 from headrace.wire.kafka.header import CREATE_TOPICS
-
-# Where a setting's value comes from, in Kafka's numbers.
-_OF_THE_TOPIC, _DEFAULT = 1, 5
 
 
 def handle(buffer: Buffer, at: int, end: int, context: Context) -> Awaitable[bytes]:
@@ -44,7 +42,7 @@ async def _create(request: Any, context: Context) -> bytes:
         answers = [error] * len(wishes)
     became.update(zip(wishes, answers, strict=True))
     schema = messages.schema("response", CREATE_TOPICS, context.version)
-    results = tuple(_result(schema, context.version, asked[name], became[name]) for name in asked)
+    results = tuple(_result(schema, context, asked[name], became[name]) for name in asked)
     response = schema.CreateTopicsResponse(throttle_time=messages.NO_TIME, topics=results)
     return messages.encode(response, context.correlation_id)
 
@@ -67,8 +65,8 @@ def _wish(topic: Any, times: int) -> NewTopic:
     return NewTopic(name, topic.num_partitions, topic.replication_factor, assignments, configs)
 
 
-def _result(schema: Any, version: int, asked: Any, became: Topic | HeadraceError) -> Any:
-    code, text = Code.NONE, None
+def _result(schema: Any, context: Context, asked: Any, became: Topic | HeadraceError) -> Any:
+    version, code, text = context.version, Code.NONE, None
     if isinstance(became, HeadraceError):
         code, text = code_for(became)
         if isinstance(became, InvalidReplication) and asked.assignments:
@@ -83,30 +81,29 @@ def _result(schema: Any, version: int, asked: Any, became: Topic | HeadraceError
     if version >= 7:
         values["topic_id"] = None
     if isinstance(became, Topic):
-        values |= _description(schema, version, became)
+        values |= _description(schema, context, became)
     return schema.CreatableTopicResult(**values)
 
 
-def _description(schema: Any, version: int, topic: Topic) -> dict[str, Any]:
-    if version < 5:
+def _description(schema: Any, context: Context, topic: Topic) -> dict[str, Any]:
+    if context.version < 5:
         return {}
-    own = topic.image.config
     configs = tuple(
         schema.CreatableTopicConfigs(
-            name=name,
-            value=own.get(name, str(setting.default)),
-            read_only=False,
-            config_source=_OF_THE_TOPIC if name in own else _DEFAULT,
-            is_sensitive=False,
+            name=setting.name,
+            value=setting.value,
+            read_only=setting.read_only,
+            config_source=SOURCES[setting.source.value],
+            is_sensitive=setting.sensitive,
         )
-        for name, setting in SETTINGS.items()
+        for setting in context.broker.configuration.describe_topic(topic.image.config)
     )
     described: dict[str, Any] = {
         "num_partitions": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas),
         "configs": configs,
     }
-    if version >= 7:
+    if context.version >= 7:
         described["topic_id"] = topic.id
     return described
 

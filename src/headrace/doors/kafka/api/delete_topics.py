@@ -11,12 +11,13 @@ from uuid import UUID
 
 from headrace.broker.broker import Broker
 from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.names import from_kafka, to_kafka
 from headrace.doors.kafka.registry import Api
 from headrace.errors import HeadraceError, UnknownTopic, UnknownTopicId
 from headrace.ports import Buffer
 from headrace.wire.kafka import messages
-from headrace.wire.kafka.errors import Code, InvalidRequest, code_for
+from headrace.wire.kafka.errors import Code, InvalidRequest
 from headrace.wire.kafka.header import DELETE_TOPICS
 
 _BY_ID_FROM = 6

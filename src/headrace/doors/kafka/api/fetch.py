@@ -40,6 +40,8 @@ def begin(connection: Connection, buffer: memoryview, end: int, header: RequestH
     door = connection.door
     session = door.sessions.find(request, by_id, door.loop.time())
     if isinstance(session, Code):
+        door.metrics.failed(FETCH, session)
+        connection.done(FETCH, connection.turn_at)
         place = connection.place(Answer())
         place.buffers = wire.encode_response(header.version, header.correlation_id, 0, session, NO_SESSION, [])
         return
@@ -90,6 +92,8 @@ class Fetch:
         self.session, self.incremental = session, incremental
         self._asked = asked
         self._answer = connection.place(Answer())
+        self._began = connection.turn_at
+        self._waits_since = 0.0
         self._scheduled = self._done = False
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
@@ -120,6 +124,7 @@ class Fetch:
     def _wait(self) -> None:
         self.connection.block()
         door = self.connection.door
+        self._waits_since = door.broker.clock.monotonic()
         self._timer = door.loop.call_at(self._deadline, self._last_look)
         door.polls[self] = None
         self.connection.poll = self
@@ -162,6 +167,8 @@ class Fetch:
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            # What it waited for by the client's own wish is not how long it took.
+            self._began += self.connection.broker.clock.monotonic() - self._waits_since
             self.connection.door.polls.pop(self, None)
             self.connection.poll = None
             if self.session is not None:
@@ -248,6 +255,10 @@ class Fetch:
             fetched = self._fetched(one, found)
             if self._tell(one, fetched):
                 self._answer.records_bytes += fetched.size
+                if fetched.size and one.partition is not None and isinstance(found, ReadResult):
+                    traffic = one.partition.topic.traffic
+                    traffic.read_bytes += fetched.size
+                    traffic.read_records += found.next_offset - one.want.fetch_offset
                 topics.setdefault(one.topic, []).append(fetched)
         header = self.header
         session_id = self.session.id if self.session is not None else NO_SESSION
@@ -257,12 +268,14 @@ class Fetch:
         ]
         self._answer.buffers = wire.encode_response(header.version, header.correlation_id, 0, 0, session_id, results)
         self.connection.ready_bytes += self._answer.records_bytes
+        self.connection.done(FETCH, self._began)
         self.connection.unblock()
 
     def _fetched(self, one: Asked, found: ReadResult | FileRead | HeadraceError) -> wire.FetchedPartition:
         partition = one.partition
         if isinstance(found, HeadraceError):
             code, _ = code_for(found)
+            self.connection.door.metrics.failed(FETCH, code)
             start_offset = -1
             if (
                 isinstance(found, OffsetOutOfRange | DamagedRange)

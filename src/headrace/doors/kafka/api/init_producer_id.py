@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.registry import Api
 from headrace.errors import HeadraceError
 from headrace.ports import Buffer
 from headrace.wire.kafka import init_producer_id as wire
-from headrace.wire.kafka.errors import Code, code_for
+from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.header import INIT_PRODUCER_ID
 
 FIRST_EPOCH = 0

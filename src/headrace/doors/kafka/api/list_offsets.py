@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from headrace.broker.partition import Partition
 from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
 from headrace.errors import HeadraceError, NotLeader
 from headrace.log.log import AnyLog
 from headrace.ports import Buffer
 from headrace.wire.kafka import list_offsets as wire
-from headrace.wire.kafka.errors import Code, code_for
+from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.header import LIST_OFFSETS
 
 

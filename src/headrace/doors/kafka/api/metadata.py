@@ -14,17 +14,14 @@ from weakref import WeakKeyDictionary
 from headrace.broker.broker import Broker
 from headrace.broker.topic import Topic
 from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.names import checked, from_kafka, to_kafka
+from headrace.doors.kafka.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from headrace.doors.kafka.registry import Api
 from headrace.errors import HeadraceError, InvalidTopicName, UnknownTopic, UnknownTopicId
 from headrace.ports import Buffer
 from headrace.wire.kafka import metadata as wire
-from headrace.wire.kafka.errors import code_for
 from headrace.wire.kafka.header import METADATA
-
-# Without an authorizer everybody may do everything; the bits are Kafka's AclOperation codes.
-_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 
 
 class EncodedTopics:
@@ -53,7 +50,7 @@ _encoded: WeakKeyDictionary[Broker, EncodedTopics] = WeakKeyDictionary()
 def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes | Awaitable[bytes]:
     request = wire.decode_request(buffer, at, end, context.version)
     broker = context.broker
-    if request.topics is not None and request.allow_auto_create and broker.settings.auto_create_topics:
+    if request.topics is not None and request.allow_auto_create and broker.configuration.auto_create_topics:
         missing = list(dict.fromkeys(name for asked in request.topics if (name := _missing(broker, asked)) is not None))
         if missing:
             return _create_first(context, request, missing)
@@ -93,7 +90,7 @@ def _answer(context: Context, request: wire.MetadataRequest) -> bytes:
         [wire.Node(broker.node_id, *context.listener)],
         broker.cluster_id,
         broker.controller_id,
-        _CLUSTER_OPERATIONS if request.cluster_operations else wire.NOT_ASKED,
+        CLUSTER_OPERATIONS if request.cluster_operations else wire.NOT_ASKED,
     )
     return wire.encode_response(version, context.correlation_id, cluster, topics)
 
@@ -131,7 +128,7 @@ def _state(broker: Broker, topic: Topic, operations: bool) -> wire.TopicState:
             for partition in topic.partitions
         ],
         is_internal=topic.internal,
-        operations=_TOPIC_OPERATIONS if operations else wire.NOT_ASKED,
+        operations=TOPIC_OPERATIONS if operations else wire.NOT_ASKED,
     )
 
 

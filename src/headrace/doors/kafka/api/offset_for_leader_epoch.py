@@ -9,12 +9,13 @@ from typing import Any
 
 from headrace.broker.broker import Broker
 from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
 from headrace.errors import HeadraceError, UnknownTopic
 from headrace.ports import Buffer
 from headrace.wire.kafka import messages
-from headrace.wire.kafka.errors import Code, code_for
+from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.header import OFFSET_FOR_LEADER_EPOCH
 
 _UNDEFINED = -1

@@ -57,7 +57,7 @@ class Part:
 class Pending(Answer):
     """A request whose batches are staged, and the place of its answer."""
 
-    __slots__ = ("connection", "correlation_id", "deadline", "parts", "request", "version", "waiting")
+    __slots__ = ("began", "connection", "correlation_id", "deadline", "parts", "request", "version", "waiting")
 
     def __init__(self, connection: Connection, version: int, correlation_id: int, request: wire.ProduceRequest) -> None:
         self.buffers: Sequence[Buffer] | None = None
@@ -89,8 +89,7 @@ class Pending(Answer):
                 if log is None or log.synced_offset <= part.staged.last_offset:
                     part.error = RequestTimedOut(f"not synced within {self.request.timeout_ms} ms")
         self.waiting = 0
-        self.connection.waiting.pop(self, None)
-        self._finish()
+        self._finish_late()
 
     def _wait_for_syncs(self) -> None:
         self.waiting = 1
@@ -100,6 +99,7 @@ class Pending(Answer):
                 self.waiting += 1
                 part.partition.log.when_synced(part.staged.last_offset + 1, partial(self._synced, part))
         if self.waiting > 1:
+            self.began = self.connection.turn_at
             self.deadline = self.connection.door.loop.time() + self.request.timeout_ms / 1000
             self.connection.waiting[self] = None
         self._one_less()
@@ -113,8 +113,13 @@ class Pending(Answer):
         if self.waiting:
             self.waiting -= 1
             if not self.waiting:
-                self.connection.waiting.pop(self, None)
-                self._finish()
+                self._finish_late()
+
+    def _finish_late(self) -> None:
+        if self in self.connection.waiting:
+            del self.connection.waiting[self]
+            self.connection.done(PRODUCE, self.began)
+        self._finish()
 
     def _finish(self) -> None:
         if self.request.acks != NOBODY_WAITS:
@@ -122,7 +127,8 @@ class Pending(Answer):
             self.connection.drain_soon()
         elif refused := next((part.error for part in self.parts if part.error is not None), None):
             # Closing is the one way to say it, and Kafka's.
-            self.connection.close(f"a batch sent with acks=0 was refused: {refused}")
+            self.connection.door.metrics.failed(PRODUCE, code_for(refused)[0])
+            self.connection.close(f"a batch sent with acks=0 was refused: {refused}", "refused")
 
     def _encoded(self) -> bytes:
         parts, topics = self.parts, self.request.topics
@@ -140,6 +146,9 @@ class Pending(Answer):
                 append_time_ms,
                 log.start_offset if log is not None else -1,
             )
+        for part in parts:
+            if part.error is not None:
+                self.connection.door.metrics.failed(PRODUCE, code_for(part.error)[0])
         of_topic = iter(parts)
         results = [
             wire.TopicResult(data.name, data.topic_id, [_result(next(of_topic)) for _ in data.partitions])
@@ -191,7 +200,7 @@ def stage(
 
 async def _open_first(pending: Pending, own: bytearray, closed: list[Partition]) -> None:
     connection = pending.connection
-    memory = connection.door.memory
+    began, memory = connection.turn_at, connection.door.memory
     memory.used_bytes += len(own)  # held on to, while others may wait for room
     try:
         for partition in closed:
@@ -202,7 +211,7 @@ async def _open_first(pending: Pending, own: bytearray, closed: list[Partition])
                     if part.partition is partition:
                         part.error = error
         _append(pending, memoryview(own), own)
-        connection.finish_turn(pending)
+        connection.finish_turn(pending, began)
     finally:
         memory.give_back(connection, len(own))
         connection.unblock()

@@ -1,0 +1,90 @@
+"""What the machine itself asks for moving a benchmark's bytes, with no broker in between: `python -m bench.floor DIR`.
+
+Two loops of system calls, each with a process of its own at the other end of a loopback connection: receive and write
+to a file (what producing cannot do without), read from a file and send (consuming). CPU seconds per GiB, as JSON. No
+broker gets below it, so a row's distance from it is what there is left to win.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+SIZE_BYTES = 1 << 30
+CHUNK_BYTES = 1 << 20  # as large as a busy client's requests
+GIB = 1 << 30
+
+Way = Literal["in", "out"]
+
+
+def measure(folder: Path) -> dict[str, float]:
+    """In a process of its own, so that its CPU is nobody else's."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.floor", str(folder)], check=True, capture_output=True, text=True, timeout=120
+    )
+    seen: dict[str, float] = json.loads(done.stdout)
+    return seen
+
+
+def cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def moved(handle: int, way: Way) -> float:
+    """CPU seconds of this end for moving the whole file."""
+    chunk = memoryview(bytearray(CHUNK_BYTES))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        other = subprocess.Popen([sys.executable, "-m", "bench.floor", way, str(port)])
+        connection, _ = listener.accept()
+        with connection:
+            begin = cpu_s()
+            for position in range(0, SIZE_BYTES, CHUNK_BYTES):
+                if way == "in":
+                    filled = 0
+                    while filled < CHUNK_BYTES:
+                        filled += connection.recv_into(chunk[filled:])
+                    os.pwrite(handle, chunk, position)
+                else:
+                    os.preadv(handle, (chunk,), position)
+                    connection.sendall(chunk)
+            took = cpu_s() - begin
+        if other.wait(60):
+            raise RuntimeError("the other end failed")
+    return took
+
+
+def other_end(way: Way, port: int) -> None:
+    chunk = bytearray(CHUNK_BYTES)
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        if way == "in":
+            for _ in range(0, SIZE_BYTES, CHUNK_BYTES):
+                connection.sendall(chunk)
+        left = SIZE_BYTES if way == "out" else 1
+        while left > 0 and (count := connection.recv_into(chunk)):
+            left -= count
+
+
+def main() -> None:
+    if sys.argv[1] in ("in", "out"):
+        other_end("in" if sys.argv[1] == "in" else "out", int(sys.argv[2]))
+        return
+    with tempfile.TemporaryFile(dir=sys.argv[1]) as file:
+        handle = file.fileno()
+        for position in range(0, SIZE_BYTES, CHUNK_BYTES):  # the first touch of memory is not what is measured
+            os.pwrite(handle, bytes(CHUNK_BYTES), position)
+        os.ftruncate(handle, 0)
+        received, sent = moved(handle, "in"), moved(handle, "out")
+    print(json.dumps({"in": received * GIB / SIZE_BYTES, "out": sent * GIB / SIZE_BYTES}))
+
+
+if __name__ == "__main__":
+    main()

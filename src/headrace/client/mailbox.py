@@ -1,0 +1,100 @@
+"""Where a sync producer's thread leaves records for the loop: one wake-up for many records, in the order they came.
+
+Bounded: a thread that puts faster than the loop takes waits here, and the loop waits while the producer's buffer is
+full, so that `buffer_bytes` bounds a sync producer too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections import deque
+from typing import Final
+
+from headrace.client.portal import Portal
+from headrace.client.producer import Content, GivenHeaders, Producer
+from headrace.client.values import Delivery
+from headrace.errors import ClientClosed
+
+MAX_LETTERS: Final = 10_000  # put and not taken by the loop yet
+ROUND: Final = 1_000  # taken before the loop looks after the rest of its work
+
+Letter = tuple[str, Content, Content, GivenHeaders | None, int | None, int | None]
+Promise = concurrent.futures.Future[Delivery]
+
+
+class Mailbox:
+    def __init__(self, portal: Portal, producer: Producer) -> None:
+        self._portal, self._producer = portal, producer
+        self._letters: deque[tuple[Letter, Promise]] = deque()
+        self._is_emptying = False
+        self._changed = threading.Condition()
+        self.is_closed = False
+
+    def put(self, letter: Letter) -> Promise:
+        if self.is_closed:
+            raise ClientClosed("the producer is closed")
+        promise: Promise = concurrent.futures.Future()
+        with self._changed:
+            while len(self._letters) >= MAX_LETTERS:
+                self._portal.check()
+                self._changed.wait(1.0)
+            self._letters.append((letter, promise))
+            is_first, self._is_emptying = not self._is_emptying, True
+        if is_first:
+            self._portal.soon(self._start)
+        return promise
+
+    def wait_until_empty(self) -> None:
+        """Until the producer has all of them."""
+        with self._changed:
+            while self._is_emptying:
+                self._portal.check()
+                self._changed.wait(1.0)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.wait_until_empty()
+
+    def _start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._empty())
+
+    async def _empty(self) -> None:
+        letters, producer = self._letters, self._producer
+        while True:
+            for _ in range(ROUND):
+                if not letters:
+                    break
+                letter, promise = letters.popleft()
+                try:
+                    delivered = await producer.put(*letter)
+                except BaseException as error:  # noqa: BLE001 (it is the caller's)
+                    promise.set_exception(error)
+                else:
+                    delivered.add_done_callback(_Passing(promise))
+            with self._changed:
+                self._changed.notify_all()
+                if not letters:
+                    self._is_emptying = False
+                    return
+            await asyncio.sleep(0)
+
+
+class _Passing:
+    """Passes a delivery on to the thread that waits for it."""
+
+    __slots__ = ("_promise",)
+
+    def __init__(self, promise: Promise) -> None:
+        self._promise = promise
+
+    def __call__(self, delivered: asyncio.Future[Delivery]) -> None:
+        if not self._promise.set_running_or_notify_cancel():
+            return
+        if delivered.cancelled():
+            self._promise.set_exception(ClientClosed("the producer was closed"))
+        elif (error := delivered.exception()) is not None:
+            self._promise.set_exception(error)
+        else:
+            self._promise.set_result(delivered.result())

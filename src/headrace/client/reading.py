@@ -1,0 +1,80 @@
+"""One partition that is read: where its reader stands, what was fetched ahead, and what went wrong."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from headrace.client.fetched import Chunk
+from headrace.client.values import Record, TopicPartition
+from headrace.errors import HeadraceError, OffsetOutOfRange
+
+OUT_OF_RANGE: Final = ("error", "start", "end")  # what to do about an offset that the log does not hold
+
+
+class Reading:
+    __slots__ = (
+        "buffered", "chunks", "end", "error", "failures", "fetch_epoch", "fetch_offset", "generation",
+        "is_asked", "is_paused", "lost_since", "not_before", "offset", "where",
+    )  # fmt: skip
+
+    def __init__(self, where: TopicPartition, offset: int, end: int | None) -> None:
+        self.where, self.offset, self.end = where, offset, end
+        self.fetch_offset = offset  # where the next Fetch goes on; `offset` is what the user gets next
+        self.fetch_epoch = -1  # of the last batch fetched: by it the broker can tell that the log was cut
+        self.chunks: deque[Chunk] = deque()
+        self.buffered = 0  # bytes of the chunks
+        self.generation = 0  # raised when a Fetch that is on its way is not wanted any more
+        self.is_asked = False  # it is part of a Fetch that is on its way
+        self.is_paused = False
+        self.error: HeadraceError | None = None
+        self.failures = 0
+        self.not_before = 0.0
+        self.lost_since: float | None = None  # its topic is not there, since when
+
+    @property
+    def is_done(self) -> bool:
+        return self.end is not None and self.offset >= self.end
+
+    def wants(self, room_bytes: int, now: float) -> bool:
+        return (
+            not (self.is_asked or self.is_paused or self.error or self.is_done)
+            and self.buffered < room_bytes
+            and now >= self.not_before
+            and (self.end is None or self.fetch_offset < self.end)
+        )
+
+    def move(self, offset: int) -> None:
+        """The reader stands elsewhere; what was fetched for the old place is dropped."""
+        self.offset = self.fetch_offset = offset
+        self.fetch_epoch = -1
+        self.chunks.clear()
+        self.buffered = 0
+        self.generation += 1
+        self.error = None
+        self.failures, self.not_before = 0, 0.0
+
+    def add(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+        self.buffered += chunk.size
+        self.fetch_offset = chunk.next_offset
+        self.failures, self.lost_since = 0, None
+
+    def next(self) -> list[Record]:
+        """The records of the next batch that was fetched; may be none."""
+        chunk = self.chunks[0]
+        topic, partition = self.where
+        records, self.offset, self.fetch_epoch = chunk.next(topic, partition, self.offset, self.end)
+        if chunk.is_empty or self.is_done:
+            self.chunks.popleft()
+            self.buffered -= chunk.size
+        if self.end is not None and self.offset > self.end:
+            self.offset = self.end
+        return records
+
+    def out_of_range(self, start: int, end: int) -> OffsetOutOfRange:
+        error = OffsetOutOfRange(self.fetch_offset, start, end)
+        topic, partition = self.where
+        advice = 'seek to another offset, or read with out_of_range="start" or "end"'
+        error.args = (f"topic {topic!r} partition {partition}: {error}; {advice}",)
+        return error

@@ -1,0 +1,76 @@
+"""A broker's refusal as an error of ours. Its words come first where it sent any, ours where it did not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace import errors
+from headrace.wire.kafka.codes_client import name_of
+from headrace.wire.kafka.errors import Code
+
+_CLASSES: Final[dict[int, type[errors.HeadraceError]]] = {
+    Code.CORRUPT_MESSAGE: errors.CorruptBatch,
+    Code.UNKNOWN_TOPIC_OR_PARTITION: errors.UnknownTopic,
+    Code.NOT_LEADER_OR_FOLLOWER: errors.NotLeader,
+    Code.REQUEST_TIMED_OUT: errors.RequestTimedOut,
+    Code.MESSAGE_TOO_LARGE: errors.MessageTooLarge,
+    Code.INVALID_TOPIC_EXCEPTION: errors.InvalidTopicName,
+    Code.NOT_ENOUGH_REPLICAS: errors.NotEnoughReplicas,
+    Code.INVALID_TIMESTAMP: errors.InvalidTimestamp,
+    Code.TOPIC_ALREADY_EXISTS: errors.TopicExists,
+    Code.INVALID_PARTITIONS: errors.InvalidPartitions,
+    Code.INVALID_REPLICATION_FACTOR: errors.InvalidReplication,
+    Code.INVALID_REPLICA_ASSIGNMENT: errors.InvalidReplication,
+    Code.INVALID_CONFIG: errors.InvalidConfig,
+    Code.POLICY_VIOLATION: errors.LimitReached,
+    Code.OUT_OF_ORDER_SEQUENCE_NUMBER: errors.OutOfOrderSequence,
+    Code.INVALID_PRODUCER_EPOCH: errors.StaleProducerEpoch,
+    Code.KAFKA_STORAGE_ERROR: errors.StorageFailed,
+    Code.FENCED_LEADER_EPOCH: errors.FencedLeaderEpoch,
+    Code.UNKNOWN_LEADER_EPOCH: errors.UnknownLeaderEpoch,
+    Code.INVALID_RECORD: errors.InvalidRecord,
+    Code.UNKNOWN_TOPIC_ID: errors.UnknownTopicId,
+}
+
+NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
+LEADER_NOT_AVAILABLE: Final = 5
+NOT_CONTROLLER: Final = 41
+DUPLICATE_SEQUENCE_NUMBER: Final = 46
+UNKNOWN_PRODUCER_ID: Final = 59
+
+# What says that our idea of who leads a partition is old.
+MISDIRECTED: Final = frozenset(
+    {
+        int(Code.UNKNOWN_TOPIC_OR_PARTITION),
+        LEADER_NOT_AVAILABLE,
+        int(Code.NOT_LEADER_OR_FOLLOWER),
+        int(Code.KAFKA_STORAGE_ERROR),  # the leader's disk: another may lead soon
+        int(Code.FENCED_LEADER_EPOCH),
+        int(Code.UNKNOWN_LEADER_EPOCH),
+        int(Code.UNKNOWN_TOPIC_ID),
+        103,  # INCONSISTENT_TOPIC_ID
+    }
+)
+
+
+def error_of(code: int, what: str, words: str | None = None) -> errors.HeadraceError:
+    """`what` is what was asked, as in "topic orders"; `words` is what the broker said of it."""
+    kind = _CLASSES.get(code)
+    if kind is not None:
+        return kind(f"{what}: {words or _OWN.get(code) or name_of(code)}")
+    return errors.BrokerRefused(code, name_of(code), f"{what}: {words}" if words else f"{what} was refused")
+
+
+_OWN: Final[dict[int, str]] = {
+    Code.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    Code.NOT_LEADER_OR_FOLLOWER: "the node that was asked does not lead it",
+    Code.REQUEST_TIMED_OUT: "the broker did not finish in the time that it was given",
+    Code.MESSAGE_TOO_LARGE: "larger than the topic takes; raise its max.message.bytes or send less at once",
+    Code.INVALID_TOPIC_EXCEPTION: "no topic can have that name",
+    Code.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
+    Code.INVALID_TIMESTAMP: "a timestamp outside of what the topic accepts",
+    Code.TOPIC_ALREADY_EXISTS: "the name is taken",
+    Code.KAFKA_STORAGE_ERROR: "the broker's disk failed or is full; see its log",
+    Code.UNKNOWN_TOPIC_ID: "the topic was deleted, or deleted and made again",
+    Code.CORRUPT_MESSAGE: "the broker read bytes that are not a batch",
+}

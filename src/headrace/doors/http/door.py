@@ -1,0 +1,128 @@
+"""The HTTP door: the listener and its connections.
+
+It listens from the start and loads its application (FastAPI, uvicorn: a third of a second) when the first client
+comes, off the loop, so that a start is quick and nobody else waits meanwhile. Requests run on the node's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.doors.http.connection import NOT_LOADED, HttpConnection
+from headrace.doors.http.limits import BACKLOG, DRAIN_LOOKS, DRAIN_S, SWEEP_S, HttpLimits
+from headrace.doors.http.metrics import HttpMetrics
+from headrace.doors.http.watch import Watch
+from headrace.ports import Background
+
+if TYPE_CHECKING:
+    from headrace.doors.http.protocol import Exchanges
+
+
+class HttpDoor:
+    def __init__(
+        self,
+        watch: Watch,
+        background: Background,
+        loop: asyncio.AbstractEventLoop,
+        limits: HttpLimits,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.loop, self.limits, self.metrics = loop, limits, HttpMetrics()
+        self.exchanges: Exchanges | None = None
+        self._watch, self._background, self._monotonic = watch, background, monotonic
+        self._connections: dict[HttpConnection, None] = {}
+        self._waiting: list[HttpConnection] = []  # for the application to be loaded
+        self._server: asyncio.AbstractServer | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    @property
+    def is_listening(self) -> bool:
+        return self._server is not None and self._server.is_serving()
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Where it listens."""
+        self._server = await self.loop.create_server(lambda: HttpConnection(self), host, port, backlog=BACKLOG)
+        address = self._server.sockets[0].getsockname()
+        return address[0], address[1]
+
+    async def stop(self) -> None:
+        """Takes nothing new, answers what it took, closes."""
+        self._stopping = True
+        if self._server is not None:
+            self._server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self._connections):
+            connection.finish()
+        for _ in range(DRAIN_LOOKS):
+            if not any(connection.is_busy for connection in self._connections):
+                break
+            await asyncio.sleep(DRAIN_S / DRAIN_LOOKS)
+        for connection in list(self._connections):
+            connection.abort()
+        if self.exchanges is not None:
+            for task in list(self.exchanges.state.tasks):
+                task.cancel()
+        await asyncio.sleep(0)
+
+    # For connections
+
+    def joined(self, connection: HttpConnection) -> bool:
+        """False: there are too many already."""
+        self.metrics.opened += 1
+        self._connections[connection] = None
+        if self._stopping or len(self._connections) > self.limits.max_connections:
+            self.metrics.refused += 1
+            return False
+        if self._sweep is None:
+            self._sweep = self.loop.call_later(SWEEP_S, self._look_for_timeouts)
+        return True
+
+    def left(self, connection: HttpConnection) -> None:
+        self._connections.pop(connection, None)
+
+    def when_loaded(self, connection: HttpConnection) -> None:
+        """The connection begins, now or once the application is there."""
+        if self.exchanges is not None:
+            connection.begin()
+            return
+        self._waiting.append(connection)
+        if len(self._waiting) == 1:
+            self._background.run(self._load, self._loaded)
+
+    # The application
+
+    def _load(self) -> Exchanges:
+        from headrace.doors.http.protocol import Exchanges
+
+        return Exchanges(self._watch, self.limits, self.metrics, self._monotonic, self.loop)
+
+    def _loaded(self, exchanges: Exchanges | None, error: BaseException | None) -> None:
+        waiting, self._waiting = self._waiting, []
+        self.exchanges = exchanges
+        if error is not None:
+            self.loop.call_exception_handler({"message": "the HTTP application does not load", "exception": error})
+        for connection in waiting:
+            if self._stopping:
+                connection.abort()
+            elif exchanges is None:
+                connection.refuse(NOT_LOADED)
+            else:
+                connection.begin()
+
+    # Time
+
+    def _look_for_timeouts(self) -> None:
+        """As long as there is somebody."""
+        now = self.loop.time()
+        self._sweep = self.loop.call_later(SWEEP_S, self._look_for_timeouts) if self._connections else None
+        for connection in list(self._connections):
+            if connection.is_overdue(now, self.limits.turn_s):
+                self.metrics.timed_out += 1
+                connection.abort()

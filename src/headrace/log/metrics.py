@@ -1,0 +1,27 @@
+"""What the logs of one store count together."""
+
+from __future__ import annotations
+
+from headrace.metrics import Histogram
+
+
+class LogMetrics:
+    __slots__ = (
+        "deleted_bytes",
+        "deleted_segments",
+        "disk_reads",
+        "file_reads",
+        "memory_reads",
+        "recoveries",
+        "round_logs",
+        "rounds",
+        "writes",
+    )
+
+    def __init__(self) -> None:
+        self.writes = Histogram()  # seconds, of a sample: one system call for all that a turn brought to a log
+        self.rounds = Histogram()  # seconds: group syncs, each of one or several logs
+        self.round_logs = Histogram(unit=1)
+        self.recoveries = Histogram()  # seconds
+        self.memory_reads = self.file_reads = self.disk_reads = 0  # from the tail; from the page cache; had to wait
+        self.deleted_segments = self.deleted_bytes = 0  # by retention, and by who asked for it

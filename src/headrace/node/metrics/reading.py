@@ -1,0 +1,160 @@
+"""Reading the machines: their counters and what they hold at the moment. On the loop, so it only copies numbers.
+
+The number of series is bounded: beyond MAX_PARTITIONS no partition has its own, beyond MAX_TOPICS no topic has. The
+sums of the node are always there, and `headrace_series_left_out` says how many are not.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+from headrace import __version__
+from headrace.broker.topic import Topic
+from headrace.doors.http.door import HttpDoor
+from headrace.doors.kafka import registry
+from headrace.doors.kafka.door import KafkaDoor
+from headrace.log.log import Log
+from headrace.log.services import Services
+from headrace.metrics import Traffic
+from headrace.node.metrics.sheet import Sheet
+from headrace.records import kernel
+from headrace.wire.kafka.errors import Code
+
+if TYPE_CHECKING:
+    from headrace.node.node import Node
+
+MAX_PARTITIONS = 2000  # with five series each: a scrape stays under two megabytes
+MAX_TOPICS = 1000
+
+
+def read(node: Node) -> Sheet:
+    sheet = Sheet()
+    _node(node, sheet)
+    _topics(node, sheet)
+    _logs(node.store.services, sheet)
+    _kafka(node.kafka, sheet)
+    _http(node.http, sheet)
+    return sheet
+
+
+def _node(node: Node, sheet: Sheet) -> None:
+    sheet.put("headrace_build_info", 1, __version__, platform.python_version(), "native" if kernel.NATIVE else "python")
+    sheet.put("headrace_uptime_seconds", node.uptime_s)
+    sheet.put("headrace_clock_seconds", node.clock.now_ms() / 1000)
+    sheet.put("headrace_ready", float(node.watch.was_ready))
+    for event, count in sorted(node.events.counts.copy().items()):
+        sheet.put("headrace_events_total", count, event)
+    sheet.spread("headrace_loop_lag_seconds", node.lag)
+    sheet.put("headrace_metadata_usable", float(node.quorum.is_usable))
+    sheet.put("headrace_metadata_index", node.quorum.index)
+
+
+def _topics(node: Node, sheet: Sheet) -> None:
+    topics = node.broker.topics()
+    partitions = sum(len(topic.partitions) for topic in topics)
+    total, states = Traffic(), {"open": 0, "closed": 0, "failed": 0}
+    total.add(node.broker.gone_traffic)
+    for topic in topics:
+        total.add(topic.traffic)
+        for partition in topic.partitions:
+            log = partition.log
+            states["closed" if log is None else "open" if log.failed is None else "failed"] += 1
+    sheet.put("headrace_appended_bytes_total", total.appended_bytes)
+    sheet.put("headrace_appended_batches_total", total.appended_batches)
+    sheet.put("headrace_appended_records_total", total.appended_records)
+    sheet.put("headrace_read_bytes_total", total.read_bytes)
+    sheet.put("headrace_read_records_total", total.read_records)
+    sheet.put("headrace_topics", len(topics))
+    for state, count in states.items():
+        sheet.put("headrace_partitions", count, state)
+    sheet.put("headrace_partitions_refusing", len(node.broker.refusing))
+    if len(topics) <= MAX_TOPICS:
+        for topic in topics:
+            _topic(topic, sheet, partitions <= MAX_PARTITIONS)
+    sheet.put("headrace_series_left_out", len(topics) if len(topics) > MAX_TOPICS else 0, "topics")
+    are_left_out = partitions > MAX_PARTITIONS or len(topics) > MAX_TOPICS
+    sheet.put("headrace_series_left_out", partitions if are_left_out else 0, "partitions")
+
+
+def _topic(topic: Topic, sheet: Sheet, with_partitions: bool) -> None:
+    name, traffic = topic.name, topic.traffic
+    sheet.put("headrace_topic_appended_bytes_total", traffic.appended_bytes, name)
+    sheet.put("headrace_topic_appended_records_total", traffic.appended_records, name)
+    sheet.put("headrace_topic_read_bytes_total", traffic.read_bytes, name)
+    sheet.put("headrace_topic_read_records_total", traffic.read_records, name)
+    sheet.put("headrace_topic_partitions", len(topic.partitions), name)
+    size_bytes = segments = 0
+    for partition in topic.partitions:
+        log = partition.log
+        if log is None:
+            continue
+        count = len(log.segments) if isinstance(log, Log) else 0
+        size_bytes, segments = size_bytes + log.size_bytes, segments + count
+        if with_partitions:
+            index = str(partition.index)
+            sheet.put("headrace_partition_start_offset", log.start_offset, name, index)
+            sheet.put("headrace_partition_end_offset", log.written_offset, name, index)
+            sheet.put("headrace_partition_synced_offset", log.synced_offset, name, index)
+            sheet.put("headrace_partition_size_bytes", log.size_bytes, name, index)
+            sheet.put("headrace_partition_segments", count, name, index)
+    sheet.put("headrace_topic_size_bytes", size_bytes, name)
+    sheet.put("headrace_topic_segments", segments, name)
+
+
+def _logs(services: Services, sheet: Sheet) -> None:
+    metrics = services.metrics
+    sheet.spread("headrace_log_write_seconds", metrics.writes)
+    sheet.spread("headrace_log_sync_seconds", metrics.rounds)
+    sheet.spread("headrace_log_sync_logs", metrics.round_logs)
+    sheet.spread("headrace_log_recovery_seconds", metrics.recoveries)
+    sheet.put("headrace_log_sync_waiting", services.sync.waiting)
+    sheet.put("headrace_log_sync_running", services.sync.under_way)
+    sheet.put("headrace_log_reads_total", metrics.memory_reads, "memory")
+    sheet.put("headrace_log_reads_total", metrics.file_reads, "cache")
+    sheet.put("headrace_log_reads_total", metrics.disk_reads, "disk")
+    sheet.put("headrace_log_deleted_segments_total", metrics.deleted_segments)
+    sheet.put("headrace_log_deleted_bytes_total", metrics.deleted_bytes)
+    sheet.put("headrace_log_damaged_ranges", sum(1 for log in services.logs.copy().values() for _ in log.holes))
+    sheet.put("headrace_log_open_files", len(services.budget))
+    sheet.put("headrace_log_open_files_limit", services.budget.limit)
+    sheet.put("headrace_tail_bytes", services.tails.size_bytes)
+    sheet.put("headrace_tail_limit_bytes", services.tails.limit_bytes)
+    sheet.put("headrace_ring_bytes", services.rings.size_bytes)
+    sheet.put("headrace_ring_limit_bytes", services.rings.limit_bytes)
+
+
+def _kafka(door: KafkaDoor, sheet: Sheet) -> None:
+    metrics, apis = door.metrics, registry.apis()
+    connections = door.connections()
+    sheet.put("headrace_kafka_connections", len(connections))
+    sheet.put("headrace_kafka_connections_limit", door.limits.max_connections)
+    sheet.put("headrace_kafka_connections_opened_total", metrics.opened)
+    sheet.put("headrace_kafka_connections_refused_total", metrics.refused)
+    for cause, count in sorted(metrics.closed.items()):
+        sheet.put("headrace_kafka_connections_closed_total", count, cause)
+    for key, times in sorted(metrics.times.items()):
+        name = apis[key].name
+        sheet.put("headrace_kafka_requests_total", sum(times.counts), name)
+        sheet.spread("headrace_kafka_request_seconds", times, name)
+    for (key, code), count in sorted(metrics.errors.items()):
+        sheet.put("headrace_kafka_errors_total", count, apis[key].name, Code(code).name)
+    sheet.put("headrace_kafka_polls", len(door.polls))
+    sheet.put("headrace_kafka_sync_waiting", sum(len(connection.waiting) for connection in connections))
+    sheet.put("headrace_kafka_sessions", len(door.sessions))
+    sheet.put("headrace_kafka_request_memory_bytes", door.memory.used_bytes)
+    sheet.put("headrace_kafka_request_memory_limit_bytes", door.memory.budget_bytes)
+    sheet.put("headrace_kafka_unsent_bytes", door.unsent.held_bytes())
+    sheet.put("headrace_kafka_unsent_limit_bytes", door.unsent.budget_bytes)
+
+
+def _http(door: HttpDoor, sheet: Sheet) -> None:
+    metrics = door.metrics
+    sheet.put("headrace_http_connections", len(door))
+    sheet.put("headrace_http_connections_opened_total", metrics.opened)
+    sheet.put("headrace_http_connections_refused_total", metrics.refused)
+    sheet.put("headrace_http_connections_timed_out_total", metrics.timed_out)
+    for (method, route, status), count in sorted(metrics.requests.items()):
+        sheet.put("headrace_http_requests_total", count, method, route, str(status))
+    for route, times in sorted(metrics.times.items()):
+        sheet.spread("headrace_http_request_seconds", times, route)

@@ -1,0 +1,104 @@
+"""What a node is told, as values: the shape that the rest of the program knows. Built from a tree of settings, or
+directly by tests and the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from headrace.broker.broker import BrokerSettings, NewTopic
+from headrace.broker.settings import StaticSetting
+from headrace.doors.http.limits import HttpLimits
+from headrace.doors.kafka.limits import KafkaLimits
+from headrace.node.settings import table
+from headrace.node.settings.kinds import Address
+from headrace.node.settings.table import SETTINGS, TAIL_MEMORY_BYTES, Setting
+from headrace.node.settings.tree import DEFAULT, Tree, load
+
+_KAFKA_KINDS = {"switch": "boolean", "number": "long", "size": "long", "duration": "long"}
+
+
+class Settings(msgspec.Struct, frozen=True):
+    data: str
+    node_id: int = 0
+    kafka: Address | None = Address("127.0.0.1", 9092)
+    kafka_advertised: Address | None = None
+    http: Address | None = None
+    ready_file: str | None = None
+    log_format: str = "auto"
+    log_level: str = "info"
+    log_levels: Mapping[str, str] = {}
+    tail_memory_bytes: int = TAIL_MEMORY_BYTES
+    default_topics: tuple[NewTopic, ...] = ()
+    broker: BrokerSettings = BrokerSettings()
+    kafka_limits: KafkaLimits = KafkaLimits()
+    http_limits: HttpLimits = HttpLimits()
+
+
+def read(flags: Mapping[str, str | None], environment: Mapping[str, str], places: Sequence[str] = ()) -> Settings:
+    """`flags` by name without dashes in front, None where not given; InvalidSettings with all that is wrong.
+    `places`: where a file that nobody named is looked for."""
+    return settings_of(load(flags, environment, places))
+
+
+def settings_of(tree: Tree) -> Settings:
+    tree.refuse_problems()
+    value = tree.value
+    data = value(table.DATA)
+    assert data is not None
+    return Settings(
+        data=data,
+        node_id=value(table.NODE_ID),
+        kafka=value(table.KAFKA),
+        kafka_advertised=value(table.KAFKA_ADVERTISED),
+        http=value(table.HTTP),
+        ready_file=value(table.READY_FILE),
+        log_format=value(table.LOG_FORMAT),
+        log_level=value(table.LOG_LEVEL),
+        log_levels=value(table.LOG_LEVELS),
+        tail_memory_bytes=value(table.TAIL_MEMORY),
+        default_topics=value(table.DEFAULT_TOPICS),
+        broker=BrokerSettings(
+            auto_create_topics=value(table.AUTO_CREATE),
+            default_partitions=value(table.DEFAULT_PARTITIONS),
+            max_partitions=value(table.MAX_PARTITIONS),
+            topic_defaults=tree.topic_defaults(),
+            static=static_of(tree),
+        ),
+        kafka_limits=KafkaLimits(
+            max_connections=value(table.MAX_CONNECTIONS),
+            max_request_bytes=value(table.MAX_REQUEST),
+            request_memory_bytes=value(table.REQUEST_MEMORY),
+            fetch_max_bytes=value(table.FETCH_MAX),
+            unsent_bytes=value(table.UNSENT),
+            idle_ms=value(table.IDLE),
+            stall_ms=value(table.STALL),
+        ),
+        http_limits=HttpLimits(max_connections=value(table.HTTP_CONNECTIONS)),
+    )
+
+
+def static_of(tree: Tree) -> tuple[StaticSetting, ...]:
+    """What only a restart changes, for whoever asks the broker about it: Kafka's names where Kafka has the setting."""
+    return tuple(
+        StaticSetting(
+            setting.kafka_name or f"headrace.{setting.key}",
+            _static_text(setting, held.value),
+            setting.meaning,
+            _KAFKA_KINDS.get(setting.kind.name, "string"),
+            held.origin is DEFAULT,
+        )
+        for setting in SETTINGS
+        if setting.section != table.TOPIC_SECTION
+        for held in (tree.held(setting),)
+    )
+
+
+def _static_text(setting: Setting[object], value: object) -> str:
+    """Numbers without units, addresses with their protocol: as Kafka's tools read them."""
+    plain = setting.kind.plain(value)
+    if isinstance(plain, int) and not isinstance(plain, bool):
+        return str(plain)
+    text = setting.kind.show(value)
+    return f"PLAINTEXT://{text}" if isinstance(value, Address) and setting.kafka_name else text

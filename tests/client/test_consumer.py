@@ -1,0 +1,166 @@
+"""What a consumer promises whoever reads with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+
+import headrace.aio
+from headrace import errors
+from headrace.aio import Client
+from headrace.wire.kafka.header import FETCH
+from tests.client.proxy import behind_proxy
+
+
+async def fill(client: Client, topic: str, count: int, size: int = 100, partitions: int = 1) -> None:
+    await client.admin.create_topic(topic, partitions=partitions)
+    async with client.producer(batch_bytes=20_000) as producer:
+        for number in range(count):
+            await producer.put(topic, b"%08d" % number + bytes(size), partition=number % partitions)
+
+
+async def test_a_slow_reader_holds_little_memory_and_loses_nothing(tmp_path: Path) -> None:
+    async with behind_proxy(tmp_path) as (proxy, _), headrace.aio.connect(proxy.address) as client:
+        await fill(client, "t", 20_000, 500, partitions=3)
+        async with client.consumer("t", follow=False, prefetch_bytes=300_000) as consumer:
+            first = await anext(consumer)
+            await asyncio.sleep(0.5)
+            asked = proxy.seen[FETCH]
+            await asyncio.sleep(0.5)
+            assert proxy.seen[FETCH] == asked  # it is full: nobody asks
+            assert consumer.buffered_bytes < 3 * 300_000
+            got = [first] + [record async for record in consumer]
+        assert len({(record.partition, record.offset) for record in got}) == 20_000
+
+
+async def test_no_partition_starves_another(headrace_address: str, topic: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 9_000, 500, partitions=3)
+        async with client.consumer(topic) as consumer:
+            await consumer.take(timeout=10)
+            await asyncio.sleep(0.5)
+            seen = {record.partition for record in await consumer.take(1_000)}
+    assert seen == {0, 1, 2}
+
+
+async def test_a_reader_of_one_busy_and_many_idle_partitions_hears_of_records_soon(
+    headrace_address: str, topic: str
+) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await client.admin.create_topic(topic, partitions=50)
+        async with client.consumer(topic, start="end") as consumer, client.producer() as producer:
+            for number in range(10):
+                begin = time.monotonic()
+                await producer.send(topic, b"x", partition=number * 5)
+                (record,) = await consumer.take(timeout=10)
+                assert record.partition == number * 5
+                assert time.monotonic() - begin < 3
+
+
+async def test_reading_on_after_an_error_tries_again_and_seek_goes_elsewhere(headrace_address: str, topic: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10)
+        async with client.consumer(topic, start=50) as consumer:
+            for _ in range(2):
+                with pytest.raises(errors.OffsetOutOfRange) as raised:
+                    await consumer.take(timeout=10)
+                assert (raised.value.offset, raised.value.start, raised.value.end) == (50, 0, 10)
+            await consumer.seek(topic, 0, "start")
+            assert len(await consumer.take(timeout=10)) == 10
+
+
+async def test_a_topic_that_is_deleted_under_a_reader_is_told(headrace_address: str, topic: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10)
+        async with client.consumer(topic) as consumer:
+            assert len(await consumer.take(timeout=10)) == 10
+            await client.admin.delete_topic(topic)
+            with pytest.raises(errors.UnknownTopic, match="is not there any more"):
+                await consumer.take(timeout=30)
+
+
+@pytest.mark.parametrize("policy", ["error", "start"])
+async def test_a_topic_that_is_made_again_is_another_topic(headrace_address: str, topic: str, policy: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10)
+        async with client.consumer(topic, out_of_range=policy) as consumer:
+            assert len(await consumer.take(timeout=10)) == 10
+            async with headrace.aio.connect(headrace_address) as other:
+                await other.admin.delete_topic(topic)
+                await fill(other, topic, 12)
+            if policy == "error":
+                with pytest.raises(errors.UnknownTopicId, match="made again"):
+                    await consumer.take(timeout=10)
+            else:
+                got = []
+                while len(got) < 12:
+                    got += await consumer.take(timeout=10)
+                assert [record.offset for record in got] == list(range(12))
+
+
+async def test_partitions_that_are_added_later_are_read_too(
+    headrace_address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.client.consumer.MAX_AGE_S", 0.2)
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10)
+        async with client.consumer(topic) as consumer:
+            assert len(await consumer.take(timeout=10)) == 10
+            async with headrace.aio.connect(headrace_address) as other, other.producer() as producer:
+                await other.admin.add_partitions(topic, 2)
+                await producer.send(topic, b"new", partition=1)
+            assert [record.value for record in await consumer.take(timeout=10)] == [b"new"]
+
+
+async def test_closing_wakes_who_waits(headrace_address: str, topic: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await client.admin.create_topic(topic)
+        consumer = client.consumer(topic)
+        waiting = asyncio.create_task(anext(consumer))
+        await asyncio.sleep(0.2)
+        await consumer.close()
+        with pytest.raises(errors.ClientClosed):
+            await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_take_that_is_cancelled_loses_no_record(headrace_address: str, topic: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await client.admin.create_topic(topic, partitions=1)
+        async with client.consumer(topic) as consumer, client.producer() as producer:
+            got: list[bytes | None] = []
+            for number in range(50):
+                taking = asyncio.create_task(consumer.take(timeout=10))
+                await asyncio.sleep(0.001 * (number % 4))
+                sending = asyncio.create_task(producer.send(topic, b"%d" % number))
+                await asyncio.sleep(0.001 * (number % 3))
+                taking.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    got += [record.value for record in await taking]
+                await sending
+            while len(got) < 50:
+                got += [record.value for record in await consumer.take(timeout=10)]
+    assert got == [b"%d" % number for number in range(50)]
+
+
+@pytest.mark.parametrize("options", [{"isolation": "none"}, {"out_of_range": "top"}, {"prefetch_bytes": 0}])
+async def test_options_that_make_no_sense_are_refused(headrace_address: str, options: dict[str, object]) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        with pytest.raises(ValueError, match=r"isolation|out_of_range|prefetch_bytes"):
+            client.consumer("t", **options)
+
+
+async def test_a_client_leaves_no_task_behind(headrace_address: str, topic: str) -> None:
+    before = asyncio.all_tasks()
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 100)
+        producer, consumer = client.producer(), client.consumer(topic)
+        await producer.send(topic, b"x")
+        await consumer.take(timeout=10)
+    await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() == before
+    with pytest.raises(errors.ClientClosed):
+        await producer.put(topic, b"x")

@@ -1,0 +1,17 @@
+"""`web`: a node with an HTTP door, which must not have found a fault in itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.doors_http.running import Running, running
+
+
+@pytest.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(tmp_path) as found:
+        yield found
+    assert not found.faults

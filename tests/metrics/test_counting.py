@@ -1,0 +1,110 @@
+"""Counters and histograms themselves, and what they cost."""
+
+from __future__ import annotations
+
+import sys
+from itertools import accumulate
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.doors.kafka import metrics as kafka_metrics
+from headrace.doors.kafka.metrics import SLOW_PAUSE_S, SLOW_S, KafkaMetrics
+from headrace.metrics import Histogram, Traffic
+from headrace.node.metrics.sheet import Sheet
+from headrace.node.metrics.text import buckets
+from tests.doors_http.running import running
+
+OPCODES_A_TURN = 60  # of counting a turn's requests, however many they are
+
+
+@given(st.lists(st.floats(0, 1000), max_size=50))
+def test_a_histogram_says_of_every_bound_how_many_are_below(values: list[float]) -> None:
+    histogram = Histogram()
+    for value in values:
+        histogram.observe(value)
+    below = list(accumulate(histogram.counts))
+    assert below[-1] == len(values)
+    assert histogram.sum == pytest.approx(sum(values))
+    for place in range(4, 30):
+        bound = histogram.bound(place)
+        slack = bound * 1e-9  # a float's own
+        assert (
+            sum(value < bound - slack for value in values)
+            <= below[place]
+            <= sum(value < bound + slack for value in values)
+        )
+
+
+def test_several_at_once_count_as_often() -> None:
+    histogram = Histogram()
+    histogram.observe(0.5, 7)
+    assert (sum(histogram.counts), histogram.sum) == (7, 3.5)
+
+
+def test_a_histogram_of_things_counts_things() -> None:
+    histogram = Histogram(unit=1)
+    for logs in (1, 1, 2, 3, 32):
+        histogram.observe(logs)
+    sheet = Sheet()
+    sheet.spread("headrace_log_sync_logs", histogram)
+    ((_, spread),) = sheet.values["headrace_log_sync_logs"]
+    assert not isinstance(spread, float)
+    shown = [("2.0", 2.0), ("4.0", 4.0), ("8.0", 4.0), ("16.0", 4.0), ("32.0", 4.0), ("+Inf", 5.0)]
+    assert buckets(spread) == shown
+
+
+def test_what_a_deleted_topic_had_is_not_forgotten() -> None:
+    gone, topic = Traffic(), Traffic()
+    topic.appended_bytes, topic.read_records = 5, 7
+    gone.add(topic)
+    gone.add(topic)
+    assert (gone.appended_bytes, gone.read_records, gone.read_bytes) == (10, 14, 0)
+
+
+def test_labels_that_a_metric_does_not_have_are_a_mistake() -> None:
+    with pytest.raises(AssertionError, match="takes the labels"):
+        Sheet().put("headrace_topics", 1, "surplus")
+
+
+def test_slow_requests_are_told_once_in_a_while_with_how_many_there_were() -> None:
+    told: list[tuple[int, float, int]] = []
+    now = 100.0
+    metrics = KafkaMetrics(lambda: now, lambda *slow: told.append(slow))
+    metrics.done(0, SLOW_S / 2)
+    metrics.done(0, SLOW_S, 3)
+    metrics.done(1, SLOW_S * 2)
+    assert told == [(0, SLOW_S, 3)]
+    now += SLOW_PAUSE_S
+    metrics.done(1, SLOW_S * 3)
+    assert told == [(0, SLOW_S, 3), (1, SLOW_S * 3, 2)]
+
+
+@pytest.mark.parametrize("requests", [1, 20])
+async def test_counting_costs_a_turn_the_same_however_many_requests_it_brings(tmp_path: Path, requests: int) -> None:
+    """Counted in the interpreter's own steps: they do not depend on the machine."""
+    async with running(tmp_path) as web:
+        await web.create("t")
+        await web.produce("t", [b"x"])
+        steps = 0
+
+        def step(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal steps
+            if frame.f_code.co_filename != kafka_metrics.__file__:
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            steps += event == "opcode"
+            return step
+
+        before = sum(web.node.kafka.metrics.times[0].counts)
+        sys.settrace(step)
+        try:
+            await web.produce("t", [b"x"], requests=requests)
+        finally:
+            sys.settrace(None)
+        assert sum(web.node.kafka.metrics.times[0].counts) - before == requests
+    assert 0 < steps <= OPCODES_A_TURN + 60  # and the connection's own coming and going
