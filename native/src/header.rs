@@ -99,6 +99,18 @@ impl Header {
         None
     }
 
+    /// Writes the fields that compaction changes into the batch that they belong to, with its length and a new checksum.
+    pub fn seal(&self, batch: &mut [u8]) {
+        let length = (batch.len() - PREFIX_BYTES) as i32;
+        batch[8..12].copy_from_slice(&length.to_be_bytes());
+        batch[CRC_FROM..23].copy_from_slice(&self.attributes.to_be_bytes());
+        batch[27..MAX_TIMESTAMP_AT].copy_from_slice(&self.base_timestamp.to_be_bytes());
+        batch[MAX_TIMESTAMP_AT..MAX_TIMESTAMP_AT + 8].copy_from_slice(&self.max_timestamp.to_be_bytes());
+        batch[57..HEADER_BYTES].copy_from_slice(&self.record_count.to_be_bytes());
+        let crc = crate::checksum::of(&batch[CRC_FROM..]);
+        batch[CRC_AT..CRC_FROM].copy_from_slice(&crc.to_be_bytes());
+    }
+
     /// What a producer may not send, though a compacted log may hold it.
     pub fn unacceptable(&self) -> Option<String> {
         let compression = self.attributes & COMPRESSION_MASK;

@@ -9,12 +9,15 @@ mod block;
 mod buffer;
 mod checksum;
 mod columns;
+mod compaction;
 mod errors;
 mod header;
 mod record;
 mod records;
 mod room;
 mod rows;
+mod sift;
+mod table;
 mod tuple;
 mod varint;
 mod writer;
@@ -22,7 +25,7 @@ mod writer;
 use pyo3::prelude::*;
 
 /// Raised when a kernel's signature or meaning changes; the program uses only the version that it was written for.
-const API_VERSION: u32 = 3;
+const API_VERSION: u32 = 4;
 
 #[pymodule]
 mod headrace_native {
@@ -36,6 +39,8 @@ mod headrace_native {
     use super::checksum::crc32c;
     #[pymodule_export]
     use super::columns::decode_columns;
+    #[pymodule_export]
+    use super::compaction::OffsetMap;
     #[pymodule_export]
     use super::records::{decode_records, encode_records};
     #[pymodule_export]

@@ -78,6 +78,41 @@ class StaleProducerEpoch(HeadraceError):
     """A producer that a newer one with the same id has fenced."""
 
 
+# Transactions
+
+
+class InvalidTransactionState(HeadraceError):
+    """What is asked for does not go with the state that the transaction is in."""
+
+
+class ProducerFenced(HeadraceError):
+    """Another producer with the same transactional id has begun since: this one is over."""
+
+
+class UnknownProducerId(HeadraceError):
+    """The producer id does not belong to that transactional id, or no longer."""
+
+
+class ConcurrentTransactions(HeadraceError):
+    """The transaction before is just being ended: ask again in a moment."""
+
+
+class InvalidTransactionTimeout(HeadraceError):
+    """A transaction's timeout that is not positive, or over the limit."""
+
+
+class CoordinatorFenced(HeadraceError):
+    """A marker of a coordinator that another has taken over from."""
+
+
+class UnknownTransactionalId(HeadraceError):
+    """No transaction is known by that id."""
+
+
+class TransactionAbortable(HeadraceError):
+    """The transaction cannot go on; it can be aborted, and the producer goes on with the next."""
+
+
 # Topics
 
 
@@ -151,6 +186,77 @@ class ShuttingDown(HeadraceError):
 
 class LimitReached(HeadraceError):
     """A named limit of this node was reached; the text names it."""
+
+
+# Groups
+
+
+class CoordinatorLoading(HeadraceError):
+    """What is asked for is being read back after a start; in a moment it is there."""
+
+
+class CoordinatorUnavailable(HeadraceError):
+    """The state of groups or transactions cannot be written, or not be read, at present; the text says why."""
+
+
+class NotCoordinator(HeadraceError):
+    """This node does not keep the group or transaction (any more); who asks finds out anew which one does."""
+
+
+class InvalidGroupId(HeadraceError):
+    """A name that no group can have."""
+
+
+class GroupNotFound(HeadraceError):
+    """No group of that name."""
+
+
+class GroupNotEmpty(HeadraceError):
+    """A group with members, where one without is needed."""
+
+
+class GroupFull(HeadraceError):
+    """The group has as many members as it may."""
+
+
+class GroupSubscribed(HeadraceError):
+    """Members of the group still read the topic."""
+
+
+class UnknownMember(HeadraceError):
+    """No such member of the group (any more): it joins anew."""
+
+
+class MemberIdRequired(HeadraceError):
+    """A new member joins once more, with the id that it was given."""
+
+
+class FencedMember(HeadraceError):
+    """Another process has taken the place of this static member."""
+
+
+class IllegalGeneration(HeadraceError):
+    """The member speaks of a generation of the group that is over, or has not begun."""
+
+
+class InconsistentProtocol(HeadraceError):
+    """A member that has no protocol in common with its group."""
+
+
+class InvalidSessionTimeout(HeadraceError):
+    """A session timeout outside of what the node takes."""
+
+
+class RebalanceInProgress(HeadraceError):
+    """Partitions are being given out anew: the member joins again."""
+
+
+class PositionTooLarge(HeadraceError):
+    """The text beside a position is longer than `offset.metadata.max.bytes`."""
+
+
+class UnstablePosition(HeadraceError):
+    """A transaction that would move the position has not ended."""
 
 
 # The client

@@ -30,6 +30,18 @@ class Background(Protocol):
         ...
 
 
+Cancel = Callable[[], None]
+
+
+class Timers(Protocol):
+    """Calls on the loop at a later time."""
+
+    def after(self, seconds: float, call: Callable[[], object]) -> Cancel:
+        """Once, at least so many seconds from now; 0: after this turn. What it gives takes it back, while it has not
+        happened."""
+        ...
+
+
 class Promise(Protocol[T]):
     """A result to come, which a coroutine can wait for: the loop's own future."""
 

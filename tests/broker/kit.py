@@ -14,6 +14,7 @@ from headrace.cluster.quorum import Quorum
 from headrace.cluster.records import ClusterCreated
 from headrace.errors import HeadraceError
 from headrace.log.reader import ReadResult
+from headrace.node.real import LoopTimers
 from headrace.records.codec import decode
 from tests.log.kit import START_MS, World
 
@@ -42,6 +43,7 @@ class Node:
             asyncio.get_running_loop().create_future,
             lambda: next(ids).to_bytes(16, "big"),
             world.on_event,
+            LoopTimers(asyncio.get_running_loop()),
         )
 
     async def do(self, work: Any) -> Any:

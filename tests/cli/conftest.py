@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from headrace.testing.served import ServedBroker
 from tests.cli.running import Run
+from tests.client.conftest import kafka_address  # noqa: F401  a fixture: Apache Kafka, where java is
 
 TIDY = ("HEADRACE_SERVER", "HEADRACE_CONTEXT", "NO_COLOR", "XDG_CONFIG_HOME")
 
@@ -39,3 +41,23 @@ def run() -> Run:
 def cli(server: str) -> Run:
     """`cli("topic", "list")` asks the file's own server."""
     return Run(server)
+
+
+@pytest.fixture(scope="module", params=["headrace", "kafka"])
+def any_server(request: pytest.FixtureRequest) -> str:
+    """The address of ours, and of Apache Kafka: for what must hold on both."""
+    found: str = request.getfixturevalue("server" if request.param == "headrace" else "kafka_address")
+    return found
+
+
+@pytest.fixture
+def both(any_server: str) -> Run:
+    """`both("group", "list")` asks ours, then Apache Kafka."""
+    return Run(any_server)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name of the test's own, for topics, groups and transactional ids."""
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in request.node.name)
+    return f"{plain[:60].strip('-')}-{time.time_ns()}"

@@ -185,6 +185,9 @@ class Terminal:
     def interrupt(self) -> None:
         os.kill(self.pid, signal.SIGINT)
 
+    def enter(self, line: str) -> None:
+        os.write(self._terminal, f"{line}\n".encode())
+
     def wait(self) -> int:
         _, status = os.waitpid(self.pid, 0)
         self._reader.join()

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.cli import exits
 from tests.cli.running import Run
+from tests.client.test_transactions import transaction
 
 LIMIT_S = 60.0
 
@@ -47,6 +48,18 @@ def test_topics_come_from_the_server_and_their_absence_is_quiet(cli: Run, server
     assert completions("topic describe complete-b", server) == ["complete-b"]
     assert completions(f"topic delete -s {server} oth", "127.0.0.1:1") == ["other"]
     assert completions("consume comp", "127.0.0.1:1") == []
+
+
+def test_groups_and_transactional_ids_come_from_the_server(cli: Run, server: str) -> None:
+    cli("topic", "create", "read-by-groups")
+    for group in ("complete-g1", "complete-g2"):
+        assert cli("group", "seek", group, "--topic", "read-by-groups", "--to", "end", "--yes").code == 0
+    assert completions("group describe comp", server) == ["complete-g1", "complete-g2"]
+    assert completions("group seek complete-g1 --topic read-by", server) == ["read-by-groups"]
+    with transaction(server, "complete-t1", "read-by-groups") as producer:
+        assert completions("txn abort comp", server) == ["complete-t1"]
+        producer.abort_transaction(30)
+    assert completions("group describe comp", "127.0.0.1:1") == []
 
 
 def test_contexts_are_completed_by_name(run: Run) -> None:

@@ -127,3 +127,10 @@ def test_what_is_shown_reads_back() -> None:
 
 def test_escapes_are_bytes_and_other_text_stays() -> None:
     assert unescaped(r"a\tb\n\x00\xff\\ü") == b"a\tb\n\x00\xff\\" + "ü".encode()
+
+
+def test_a_lag_in_time_is_shown_in_two_units_at_most() -> None:
+    shown = [
+        parsing.show_seconds(s) for s in (0.0, 0.25, 1.4, 59.0, 61.0, 3600.0, 7384.0, 86_400.0 * 3 + 3600 * 5 + 60)
+    ]
+    assert shown == ["0s", "250ms", "1s", "59s", "1m1s", "1h", "2h3m", "3d5h"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.top.sample import Sample, parsed
+from headrace.cli.top.screen import lines
 from headrace.cli.top.view import View, view
 from headrace.testing.served import ServedBroker
 from tests.cli.planting import Terminal, closed_port
@@ -208,3 +209,38 @@ def test_what_is_not_told_is_null_and_what_did_not_happen_has_no_latency() -> No
     assert seen.node.disk_free_bytes is None
     assert seen.topics[0].out_records_per_second is None
     assert time.time() * 1000 - seen.time_ms < 60_000
+
+
+def test_groups_are_shown_by_how_far_they_are_behind() -> None:
+    text = "".join(
+        f'headrace_group_lag_records{{group="{group}",topic="{topic}"}} {lag}\n'
+        f'headrace_group_lag_seconds{{group="{group}",topic="{topic}"}} {seconds}\n'
+        for group, topic, lag, seconds in (("slow", "a", 5, 61.0), ("slow", "b", 7, 3.0), ("quick", "a", 900, 0.5))
+    )
+    now = parsed(text, 1.0)
+    now.topics["a"] = {}
+    seen = view("server", "metrics", Sample(0.0), now)
+    assert [(one.group, one.lag, one.lag_seconds) for one in seen.groups] == [
+        ("slow", 12, 61.0),
+        ("quick", 900, 0.5),
+    ]
+    table = lines(seen, 10)
+    at = next(number for number, line in enumerate(table) if line.startswith("GROUP"))
+    assert [line.split() for line in table[at : at + 2]] == [
+        ["GROUP", "LAG", "BEHIND"],
+        ["slow", "12", "1m1s"],
+    ]
+
+
+def test_a_group_that_lags_is_seen_on_a_real_node(top: Run, broker: ServedBroker) -> None:
+    with Wire(broker.address) as wire:
+        wire.produce("idle", batch_of([b"one", b"two"]), acks=-1)
+    assert top("group", "seek", "sleeper", "--topic", "idle", "--to", "start", "--yes").code == 0
+
+    def lags() -> list[int | None]:
+        (seen,) = top("top", "--once", *SHORT, "--http", broker.http, "-o", "json").rows(View)
+        return [one.lag for one in seen.groups if one.group == "sleeper" and one.lag_seconds is not None]
+
+    wait_until(lambda: bool(lags()), 30.0)  # the node looks every few seconds
+    assert lags() == [2]
+    assert "sleeper" in top("top", "--once", *SHORT, "--http", broker.http).out

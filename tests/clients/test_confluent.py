@@ -253,12 +253,3 @@ def test_a_reader_of_assigned_partitions_sees_no_error_and_closes_at_once(addres
     begin = time.monotonic()
     reader.close()
     assert time.monotonic() - begin < 5
-
-
-def test_who_subscribes_as_a_group_is_told_that_there_are_none(address: str, topic: str) -> None:
-    send(address, topic, records(1, int(time.time() * 1000))[:3])
-    reader = Consumer({"bootstrap.servers": address, "group.id": "somebody"})
-    reader.subscribe([topic])
-    errors = [message.error() for message in (reader.poll(0.5) for _ in range(20)) if message is not None]
-    reader.close()
-    assert KafkaError._UNSUPPORTED_FEATURE in [error.code() for error in errors if error is not None]

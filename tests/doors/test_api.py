@@ -326,7 +326,8 @@ async def test_every_idempotent_producer_gets_an_id_of_its_own(asker: Asker, ver
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        (init_producer_id.InitProducerIdRequest("tx", 60000), Code.UNSUPPORTED_VERSION),
+        (init_producer_id.InitProducerIdRequest("tx", 0), Code.INVALID_TRANSACTION_TIMEOUT),
+        (init_producer_id.InitProducerIdRequest("tx", 900_001), Code.INVALID_TRANSACTION_TIMEOUT),
         (init_producer_id.InitProducerIdRequest("", 60000), Code.INVALID_REQUEST),
         (init_producer_id.InitProducerIdRequest(None, 60000, 5, -1), Code.INVALID_REQUEST),
         (init_producer_id.InitProducerIdRequest(None, 60000, -1, 5), Code.INVALID_REQUEST),

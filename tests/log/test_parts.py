@@ -196,7 +196,8 @@ def test_a_marker_carries_an_epoch_and_no_sequence():
     producers = Producers(1000)
     put(producers, header(0), 0)
     marker = read_header(encode_marker(Marker(True, 0), 1, 2, START_MS))
-    put(producers, marker, 1)
+    producers.check_marker(marker, Marker(True, 0))
+    producers.put(marker, 1, 0, Marker(True, 0))
     with pytest.raises(StaleProducerEpoch):
         producers.check(header(1), 0)
     put(producers, header(0, epoch=2), 2)
@@ -223,10 +224,10 @@ def test_undoing_brings_the_old_state_back(kept, undone):
     before = dict(producers.save())
     undo = []
     for producer_id in undone:
-        undo.append((producer_id, producers.put(header(sequences[producer_id], producer_id=producer_id), 9, 5)))
+        undo.append(producers.put(header(sequences[producer_id], producer_id=producer_id), 9, 5))
         sequences[producer_id] += 1
-    for producer_id, state in reversed(undo):
-        producers.undo(producer_id, state)
+    for old in reversed(undo):
+        producers.undo(old)
     assert dict(producers.save()) == before
 
 

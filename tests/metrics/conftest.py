@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors_http.running import Running, running
+from headrace.broker.groups.positions import Position
+from tests.doors_http.running import Running, running, until
 from tests.support import Wire
 
 
@@ -23,6 +24,7 @@ async def web(tmp_path: Path) -> AsyncIterator[Running]:
 @pytest.fixture
 async def scraped(web: Running) -> str:
     await do_everything(web)
+    await _fall_behind(web)
     return await web.scrape()
 
 
@@ -38,6 +40,15 @@ async def do_everything(web: Running) -> None:
     await web.web.get("/healthz")
     await web.web.get("/nowhere")
     web.node._tick()
+
+
+async def _fall_behind(web: Running) -> None:
+    """A group that has read some of a topic."""
+    groups, told = web.node.broker.groups, asyncio.Event()
+    groups.commit("behind", "", None, -1, [("t", 0, Position(3))], lambda error: told.set())
+    await told.wait()
+    groups.lag.look()
+    await until(lambda: groups.lag.lags["behind", "t", 0].since_ms is not None)
 
 
 def _read(address: str) -> None:

@@ -79,8 +79,8 @@ def test_keeping_a_torn_tail_is_found(monkeypatch):
 
 
 def test_forgetting_producers_at_a_restart_is_found(monkeypatch):
-    monkeypatch.setattr(Producers, "note", lambda self, *args: None)
-    monkeypatch.setattr(Producers, "load", lambda self, saved: None)
+    monkeypatch.setattr(Producers, "note", lambda self, producer_id, *args: (producer_id, None, None))
+    monkeypatch.setattr(Producers, "load", lambda self, *saved: None)
     assert "stands twice" in (found() or "")
 
 

@@ -29,7 +29,7 @@ from headrace.errors import BackupUnsettled, DirectoryUnusable
 from headrace.log.copied import CopiedFile, digest_of, put_file
 from headrace.log.copying import CopiedLog, LogCopier, Survey, survey
 from headrace.log.files import ReadOnlyFiles
-from headrace.log.format import LOG
+from headrace.log.format import LOG, segments_of
 from headrace.log.journal import load_marks
 from headrace.log.store import read_format
 from headrace.log.writing import read_whole
@@ -193,7 +193,8 @@ def _partition(index: int, folder: str, copied: CopiedLog) -> PartitionEntry:
 
 
 def _base(name: str) -> int:
-    return int(name.removesuffix(LOG)) if name.endswith(LOG) else -1
+    found = segments_of([name], LOG)
+    return found[0][0] if found else -1
 
 
 def data_bytes(data: str) -> int:

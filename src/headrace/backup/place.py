@@ -22,7 +22,7 @@ from headrace.errors import DirectoryLocked, DiskFull, HeadraceError, NotEmpty
 from headrace.log.copied import CopiedFile
 from headrace.log.copying import SegmentKey
 from headrace.log.files import OsFiles
-from headrace.log.format import LOG_ID_BYTES
+from headrace.log.format import LOG, LOG_ID_BYTES, segments_of
 from headrace.log.writing import FULL, explain, read_whole, write_all
 
 
@@ -35,10 +35,11 @@ class _Done(msgspec.Struct, frozen=True):
     size: int
     digest: str
     path: str
+    revision: int = 0
 
     @property
     def key(self) -> SegmentKey:
-        return SegmentKey(bytes.fromhex(self.log_id), self.generation, self.base)
+        return SegmentKey(bytes.fromhex(self.log_id), self.generation, self.base, self.revision)
 
 
 class Place:
@@ -74,7 +75,10 @@ class Place:
             for file in partition.files:
                 if 0 <= file.base < partition.segment:
                     path = f"{self.based_on}/{file.path}"
-                    done = _Done(log_id.hex(), partition.generation, file.base, file.bytes, file.digest, path)
+                    _, revision = segments_of([os.path.basename(path)], LOG)[0]
+                    done = _Done(
+                        log_id.hex(), partition.generation, file.base, file.bytes, file.digest, path, revision
+                    )
                     self._shared[done.key] = done
 
     def take(self, key: SegmentKey, size: int, path: str) -> str | None:
@@ -104,7 +108,8 @@ class Place:
         finally:
             self.files.close(handle)
         within = os.path.relpath(path, self.root)
-        self._append(_Done(key.log_id.hex(), key.generation, key.base, file.size, file.digest, within))
+        log_id = key.log_id.hex()
+        self._append(_Done(log_id, key.generation, key.base, file.size, file.digest, within, key.revision))
 
     def finish(self, manifest: Manifest) -> None:
         listed = {file.path for file in manifest.all_files()}

@@ -14,11 +14,18 @@ from typing import TypeVar
 
 from headrace.broker import alteration
 from headrace.broker.alteration import Alteration
+from headrace.broker.cold import ColdLogs
 from headrace.broker.configuration import Configuration
+from headrace.broker.groups.coordinator import Groups
 from headrace.broker.partition import Partition
+from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.settings import BrokerSettings as BrokerSettings
 from headrace.broker.settings import Loggers
 from headrace.broker.topic import Topic
+from headrace.broker.transactions.coordinator import TransactionCoordinator
+from headrace.broker.turns import Failed as Failed
+from headrace.broker.turns import OnEvent as OnEvent
+from headrace.broker.turns import Turns
 from headrace.broker.values import MAX_LONG
 from headrace.broker.wishes import MorePartitions, create, grow
 from headrace.broker.wishes import NewTopic as NewTopic
@@ -36,18 +43,16 @@ from headrace.cluster.records import (
     TopicDeleted,
 )
 from headrace.errors import HeadraceError, ShuttingDown, TopicExists, UnknownTopic, UnknownTopicId
+from headrace.log.config import Done
 from headrace.log.log import AnyLog
 from headrace.log.store import LogStore
 from headrace.metrics import Traffic
-from headrace.ports import Background, Clock, Promise
-
-OnEvent = Callable[[str, dict[str, object]], None]
-
+from headrace.ports import Background, Clock, Promise, Timers
 
 _Wish = TypeVar("_Wish")
 
 
-class Broker:
+class Broker(Turns):
     def __init__(
         self,
         store: LogStore,
@@ -57,26 +62,29 @@ class Broker:
         clock: Clock,
         background: Background,
         new_promise: Callable[[], Promise[None]],
-        new_topic_id: Callable[[], bytes],
+        new_id: Callable[[], bytes],
         on_event: OnEvent,
+        timers: Timers,
     ) -> None:
+        super().__init__(timers, on_event)
         self.store, self.quorum, self.node_id, self.settings = store, quorum, node_id, settings
-        self.clock, self._background, self._on_event = clock, background, on_event
-        self.new_promise, self._new_topic_id = new_promise, new_topic_id
+        self.clock, self.background = clock, background
+        self.new_promise, self.new_id = new_promise, new_id
         self.loggers: Loggers | None = None
         self.disk_space: Callable[[], tuple[int, int] | None] = lambda: None  # free and all bytes; None: not known
-        self.dirty: list[Partition] = []
-        self._refused: dict[Partition, int] = {}
         self.gone_traffic = Traffic()  # of topics that were deleted
         self._names: dict[str, Topic] = {}
         self._ids: dict[bytes, Topic] = {}
-        self._producer_ids = range(0)
+        self.producer_ids = ProducerIds(quorum, node_id)
         self._closing = False
         self.configuration = Configuration(node_id, settings, quorum.image)
         for image in quorum.image.topics.values():
             self._add(Topic(self, image))
         store.remove_unknown(f"{store.root}/topics", {topic.folder for topic in self._names.values()})
         quorum.on_apply = self._applied
+        self._cold = ColdLogs(self)
+        self.transactions = TransactionCoordinator(self)
+        self.groups = Groups(self, settings.groups)
 
     # What there is
 
@@ -102,42 +110,6 @@ class Broker:
     def topic_by_id(self, topic_id: uuid.UUID | bytes) -> Topic | None:
         return self._ids.get(topic_id if isinstance(topic_id, bytes) else topic_id.bytes)
 
-    @property
-    def refusing(self) -> list[Partition]:
-        """Those that take no batches; what was said of them in the log is why."""
-        return list(self._refused)
-
-    # The turn's end
-
-    def flush(self) -> dict[Partition, HeadraceError] | None:
-        """Writes what was staged. Where that failed, nothing of it was kept: the answer names those partitions."""
-        failed: dict[Partition, HeadraceError] | None = None
-        dirty = self.dirty
-        while dirty:
-            # Taken out first: whatever goes wrong with one, the others stay in line.
-            partition = dirty.pop()
-            try:
-                partition.flush()
-            except HeadraceError as error:
-                failed = failed or {}
-                failed[partition] = error
-        if failed or self._refused:
-            self._tell_of_refused(failed or {})
-        return failed
-
-    def _tell_of_refused(self, failed: dict[Partition, HeadraceError]) -> None:
-        """Once for each partition, until it is written to again."""
-        for partition, error in failed.items():
-            if partition not in self._refused:
-                self._refused[partition] = partition.log.written_offset if partition.log is not None else -1
-                self._on_event(
-                    "produce.refused",
-                    {"topic": partition.topic.name, "partition": partition.index, "error": str(error)},
-                )
-        for partition, end in list(self._refused.items()):
-            if partition.log is None or partition.log.written_offset != end:
-                del self._refused[partition]
-
     # Wishes
 
     async def create_topics(
@@ -145,7 +117,7 @@ class Broker:
     ) -> list[Topic | HeadraceError]:
         """In the order of the wishes: the topic, or why not. All that can be made are made by one metadata entry."""
         answers: dict[int, Topic | HeadraceError] = {}
-        ids = [self._new_topic_id() for _ in wishes]
+        ids = [self.new_id() for _ in wishes]
 
         def decide(image: Image) -> list[MetadataRecord]:
             made: list[MetadataRecord] = []
@@ -166,9 +138,21 @@ class Broker:
             await self._propose(decide)
         return [answers[place] if place in answers else self._ids[ids[place]] for place in range(len(wishes))]
 
+    def make_topic(self, wish: NewTopic, done: Done) -> None:
+        """`done` when it is there; that it was already is no error."""
+
+        def decide(image: Image) -> list[MetadataRecord]:
+            if wish.name in image.names:
+                return []
+            now_ms = self.clock.now_ms()
+            return [*create(image, self.configuration, wish, self.new_id(), self._limits(0), now_ms)]
+
+        self.quorum.propose(decide, done)
+
     async def auto_create(self, names: Sequence[str]) -> None:
         """Somebody asked for topics that are not there."""
-        await self.make_sure_of([NewTopic(name) for name in names])
+        own = {state.name: state.wish for state in (self.groups.state, self.transactions.state_topic)}
+        await self.make_sure_of([own.get(name) or NewTopic(name) for name in names])
 
     async def make_sure_of(self, wishes: Sequence[NewTopic]) -> None:
         """Makes those that are not there. That another was quicker is no error; any other is told."""
@@ -182,7 +166,7 @@ class Broker:
             answers = [error]
         for answer in answers:
             if isinstance(answer, HeadraceError) and not isinstance(answer, TopicExists):
-                self._on_event("topic.not-created", {"error": str(answer)})
+                self.on_event("topic.not-created", {"error": str(answer)})
 
     async def delete_topics(self, wishes: Sequence[str | uuid.UUID]) -> list[HeadraceError | None]:
         answers: list[HeadraceError | None] = []
@@ -241,21 +225,20 @@ class Broker:
     async def delete_records(self, partition: Partition, before: int) -> int:
         """As the partition does it; -1: all that is readable now. Its new start."""
         start = await partition.delete_records(before)
-        self._on_event(
+        self.on_event(
             "topic.trimmed", {"topic": partition.topic.name, "partition": partition.index, "start_offset": start}
         )
         return start
 
     async def new_producer_id(self) -> int:
-        while not self._producer_ids:
-            await self._propose(lambda image: controller.reserve_producer_ids(image, self.node_id))
-        first, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
-        return first
+        return await self.producer_ids.new(self.new_promise())
 
     def maintain(self) -> None:
         """Retention and what else comes due with time; the driver calls it now and then."""
         now_ms = self.clock.now_ms()
-        self.quorum.recover(self._background)
+        self.quorum.recover(self.background)
+        self.groups.maintain()
+        self._cold.look(now_ms)
         for topic in self._names.values():
             for partition in topic.partitions:
                 log = partition.log
@@ -267,8 +250,9 @@ class Broker:
                     partition.recover()
 
     def sync_due(self) -> None:
-        """Topics with a flush.ms, and syncs that had to be put off; the driver calls it more often."""
+        """Topics with a flush.ms, syncs that had to be put off, transactions; the driver calls it more often."""
         now_ms = self.clock.now_ms()
+        self.transactions.tick()
         self.store.retry_syncs()
         for topic in self._names.values():
             if topic.config.flush_ms != MAX_LONG:
@@ -292,7 +276,7 @@ class Broker:
             return
         folder = partition.folder
         log_id = topic.image.topic_id + partition.index.to_bytes(4, "big")
-        self._background.run(lambda: self.store.open_log(folder, log_id, log_config, self._on_event), done)
+        self.background.run(lambda: self.store.open_log(folder, log_id, log_config, self.on_event), done)
 
     # Inside
 
@@ -321,24 +305,24 @@ class Broker:
             match record:
                 case TopicCreated(topic_id=topic_id, name=name):
                     self._add(topic := Topic(self, self.quorum.image.topics[topic_id]))
-                    self._on_event("topic.created", {"topic": name, "partitions": len(topic.partitions)})
+                    self.on_event("topic.created", {"topic": name, "partitions": len(topic.partitions)})
                 case TopicDeleted(topic_id=topic_id):
                     self._remove(topic_id)
                 case PartitionsAdded(topic_id=topic_id):
                     (topic := self._ids[topic_id]).grow(self)
-                    self._on_event("topic.grown", {"topic": topic.name, "partitions": len(topic.partitions)})
+                    self.on_event("topic.grown", {"topic": topic.name, "partitions": len(topic.partitions)})
                 case TopicConfigured(topic_id=topic_id, changes=changes):
                     self._reconfigured(self._ids[topic_id], changes)
                 case NodesConfigured(node_id=node_id, changes=changes):
                     self._nodes_configured(node_id, changes)
                 case ProducerIdsReserved(node_id=node_id, next_id=next_id) if node_id == self.node_id:
-                    self._producer_ids = range(next_id - controller.PRODUCER_ID_BLOCK, next_id)
+                    self.producer_ids.reserved(next_id)
                 case _:
                     pass
 
     def _reconfigured(self, topic: Topic, changes: dict[str, str | None]) -> None:
         topic.reconfigure(self)
-        self._on_event("topic.configured", {"topic": topic.name, "changes": changes})
+        self.on_event("topic.configured", {"topic": topic.name, "changes": changes})
         now_ms = self.clock.now_ms()
         for partition in topic.partitions:  # what the new settings let go goes now
             if partition.log is not None:
@@ -350,7 +334,7 @@ class Broker:
         for topic in self._names.values():
             topic.reconfigure(self)
         whose = "all" if node_id == ALL_NODES else node_id
-        self._on_event("node.configured", {"node_id": whose, "changes": changes})
+        self.on_event("node.configured", {"node_id": whose, "changes": changes})
 
     def _add(self, topic: Topic) -> None:
         self._names[topic.name] = self._ids[topic.image.topic_id] = topic
@@ -359,7 +343,8 @@ class Broker:
         topic = self._ids.pop(topic_id)
         del self._names[topic.name]
         self.gone_traffic.add(topic.traffic)
-        self._on_event("topic.deleted", {"topic": topic.name})
+        self.on_event("topic.deleted", {"topic": topic.name})
+        self.groups.topic_deleted(topic.name)
         gone = UnknownTopic(f"topic {topic.name!r} was deleted")
         for partition in topic.partitions:
             partition.close(gone)

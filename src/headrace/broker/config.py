@@ -73,12 +73,18 @@ class TopicConfig(msgspec.Struct, frozen=True):
         return "delete" in self.cleanup_policy or self.is_memory
 
     def for_log(self) -> LogConfig:
+        lag_ms = self.max_compaction_lag_ms if self.is_compacted else MAX_LONG
         return LogConfig(
             segment_bytes=self.segment_bytes,
-            segment_ms=self.segment_ms,
+            segment_ms=min(self.segment_ms, lag_ms),  # what is still written to is not compacted
             retention_ms=self.retention_ms if self.is_deleted else -1,
             retention_bytes=self.retention_bytes if self.is_deleted else -1,
             index_interval_bytes=self.index_interval_bytes,
+            is_compacted=self.is_compacted,
+            min_dirty_ratio=self.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms=self.min_compaction_lag_ms,
+            max_compaction_lag_ms=self.max_compaction_lag_ms,
+            delete_retention_ms=self.delete_retention_ms,
             flush_messages=self.flush_messages,
             flush_ms=self.flush_ms,
         )
@@ -203,8 +209,8 @@ SETTINGS: dict[str, Setting] = _table(
         "list",
         "delete",
         some_of("delete", "compact"),
-        "delete: retention removes old segments. compact: every record has a key, and nothing is removed by age or "
-        "size; all records of a key are still kept, not only its last. Both: keys, and retention.",
+        "delete: retention removes old segments. compact: every record has a key, and of each key the last one stays; "
+        "nothing is removed by age or size. Both: the last of each key, until retention removes it too.",
         "log.cleanup.policy",
     ),
     Setting(
@@ -213,7 +219,7 @@ SETTINGS: dict[str, Setting] = _table(
         "double",
         0.5,
         ratio,
-        "For compaction: how much of the log may be uncompacted before it begins.",
+        "For compaction: it begins when this share of the log, or more, is uncompacted.",
         "log.cleaner.min.cleanable.ratio",
     ),
     Setting(
@@ -240,7 +246,7 @@ SETTINGS: dict[str, Setting] = _table(
         "long",
         DAY_MS,
         whole(0, MAX_LONG),
-        "For compaction: how long the mark of a deleted key stays readable.",
+        "For compaction: how long the mark of a deleted key stays readable after what it deletes is gone.",
         "log.cleaner.delete.retention.ms",
     ),
     Setting(

@@ -16,20 +16,24 @@ from headrace.errors import (
     HeadraceError,
     InvalidRecord,
     InvalidTimestamp,
+    InvalidTopicName,
     KeptForever,
     MessageTooLarge,
     NotEnoughReplicas,
     NotLeader,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     StorageFailed,
     UnknownLeaderEpoch,
 )
-from headrace.log.config import Staged
+from headrace.log.config import Done, Staged
 from headrace.log.log import AnyLog, Log
 from headrace.log.reader import FileRead, ReadResult
 from headrace.ports import Buffer, Promise
 from headrace.records import codec
 from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header, stamp_append_time, validate
+from headrace.records.control import Marker, encode_marker
+from headrace.records.header import CONTROL, TRANSACTIONAL
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -53,7 +57,7 @@ class Partition:
         self.log: AnyLog | None = None
         self.error: HeadraceError | None = None
         self.dirty = False
-        self._opening: list[Promise[None]] = []  # one for each who waits: who gives up takes nobody along
+        self._opening: list[Done] = []  # one for each who waits
         self._waiters: dict[Waiter, None] = {}
 
     def __repr__(self) -> str:
@@ -85,26 +89,35 @@ class Partition:
     async def opened(self) -> Partition:
         """This partition with its log open. Several may wait for one opening."""
         if self.log is None:
-            if self.error is not None:
-                raise self.error
             opening: Promise[None] = self._broker.new_promise()
-            self._opening.append(opening)
-            if len(self._opening) == 1:
-                self._broker.open_log(self, self._opened)
+
+            def done(error: HeadraceError | None) -> None:
+                if not opening.done():  # who gives up takes nobody along
+                    opening.set_result(None) if error is None else opening.set_exception(error)
+
+            self.when_opened(done)
             await opening
         return self
 
+    def when_opened(self, done: Done) -> None:
+        """`done(None)` with the log open, at once if it is."""
+        if self.log is not None or self.error is not None:
+            done(self.error if self.log is None else None)
+            return
+        self._opening.append(done)
+        if len(self._opening) == 1:
+            self._broker.open_log(self, self._opened)
+
     def _opened(self, log: AnyLog | None, error: BaseException | None) -> None:
-        waiting = [opening for opening in self._opening if not opening.done()]
-        self._opening = []
+        waiting, self._opening = self._opening, []
         if log is not None and self.error is not None:  # deleted meanwhile
             log.close()
             error = self.error
         if error is not None or log is None:
             if not isinstance(error, HeadraceError):
                 error = StorageFailed(f"{self.topic.name}/{self.index} cannot be opened: {error}")
-            for opening in waiting:
-                opening.set_exception(error)
+            for done in waiting:
+                done(error)
             return
         log.configure(self.topic.config.for_log())  # which may have changed while it was opened
         log.epochs.begin(self.leader_epoch)
@@ -112,8 +125,8 @@ class Partition:
         if isinstance(log, Log):
             log.services.metrics.recoveries.observe(log.recovery_s)
         self.log = log
-        for opening in waiting:
-            opening.set_result(None)
+        for done in waiting:
+            done(None)
 
     def recover(self) -> None:
         """The log has failed. Whoever comes next opens it anew, and that is its recovery."""
@@ -133,8 +146,9 @@ class Partition:
 
     # Producing
 
-    def append(self, batch: Buffer, now_ms: int) -> Staged:
-        """Checks and stages one batch, which becomes ours to patch and keep."""
+    def append(self, batch: Buffer, now_ms: int, *, is_first: bool = False) -> Staged:
+        """Checks and stages one batch, which becomes ours to patch and keep. `is_first`: of a producer that is not
+        known here, it has to be the first batch."""
         log = self.log
         assert log is not None
         try:
@@ -148,9 +162,13 @@ class Partition:
             raise MessageTooLarge(
                 f"{len(batch)} bytes are over {self.topic.name!r}'s max.message.bytes={config.max_message_bytes}"
             )
-        if header.attributes & 0x30:
-            _refuse(header)
+        if header.attributes & CONTROL:
+            raise InvalidRecord("control batches are the broker's to write")
+        if header.attributes & TRANSACTIONAL and header.producer_id < 0:
+            raise InvalidRecord("a transactional batch has its producer's id")
         if topic.is_compacted:
+            if topic.name in STATE_TOPICS:
+                raise InvalidTopicName(f"{topic.name!r} is the broker's own to write")
             _refuse_keyless(batch)
         if topic.is_log_append_time:
             batch, header = _stamped(batch, header, now_ms)
@@ -158,11 +176,48 @@ class Partition:
             early, late = config.timestamp_before_max_ms, config.timestamp_after_max_ms
             if header.max_timestamp > now_ms + late or header.base_timestamp < now_ms - early:
                 _refuse_timestamp(header, config, now_ms)
+        if is_first and header.base_sequence and log.producers.state(header.producer_id) is None:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} is new here and began with sequence {header.base_sequence} instead of 0"
+            )
         staged = log.stage(batch, header, now_ms, self.image.leader_epoch)
         if not staged.duplicate and not self.dirty:
+            self._mark_dirty()
+        return staged
+
+    def append_own(self, batch: Buffer, now_ms: int) -> Staged:
+        """Stages a batch that this node wrote itself, maybe for a producer's transaction: nothing of it is doubted."""
+        staged = self._open_log().stage(batch, read_header(batch), now_ms, self.image.leader_epoch, is_own=True)
+        self._mark_dirty()
+        return staged
+
+    def append_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        now_ms: int,
+        is_bumped: bool = False,
+    ) -> Staged:
+        """Stages the end of a producer's transaction. `is_bumped`: its epoch is higher than that of what it ends."""
+        log, marker = self._open_log(), Marker(commit, coordinator_epoch)
+        batch = encode_marker(marker, producer_id, epoch, now_ms)
+        header = read_header(batch)
+        log.producers.check_marker(header, marker, is_bumped)
+        staged = log.stage(batch, header, now_ms, self.image.leader_epoch, is_own=True, marker=marker)
+        self._mark_dirty()
+        return staged
+
+    def _open_log(self) -> AnyLog:
+        if self.log is None:
+            raise self.error or NotLeader(f"{self!r} is not open")
+        return self.log
+
+    def _mark_dirty(self) -> None:
+        if not self.dirty:
             self.dirty = True
             self._broker.dirty.append(self)
-        return staged
 
     def flush(self) -> None:
         """Writes what was staged."""
@@ -191,7 +246,23 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.high_watermark
+        """No transaction that is under way has a batch before it."""
+        assert self.log is not None
+        return self.log.stable_offset
+
+    def ongoing(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has a transaction under way here, with that epoch."""
+        log = self.log
+        if log is None or producer_id not in log.transactions.ongoing:
+            return False
+        state = log.producers.state(producer_id)
+        return state is not None and state[0] == epoch
+
+    def aborted(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions of which something lies between."""
+        assert self.log is not None
+        found = self.log.transactions.aborted(from_offset, to_offset)
+        return [(producer_id, first) for producer_id, first, _ in found]
 
     def check_epoch(self, known: int) -> None:
         """`known`: the leader epoch in the client's metadata, -1 when it has none."""
@@ -206,9 +277,12 @@ class Partition:
         if not self.log.start_offset <= offset <= self.log.written_offset:
             raise OffsetOutOfRange(offset, self.log.start_offset, self.log.written_offset)
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> ReadResult | FileRead:
+    def read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool, committed: bool = False
+    ) -> ReadResult | FileRead:
         assert self.log is not None
-        return self.log.read(offset, max_bytes, at_least_one=at_least_one)
+        up_to = self.log.stable_offset if committed else None
+        return self.log.read(offset, max_bytes, up_to=up_to, at_least_one=at_least_one)
 
     async def delete_records(self, before: int) -> int:
         """Nothing before that offset can be read any more, after a restart neither; -1: all that is readable now. The
@@ -257,12 +331,6 @@ def _refuse_several(batch: Buffer) -> None:
 def _refuse_keyless(batch: Buffer) -> None:
     if any(record.key is None for record in codec.decode(batch)):
         raise InvalidRecord("every record of a compacted topic has a key")
-
-
-def _refuse(header: BatchHeader) -> None:
-    if header.is_control:
-        raise InvalidRecord("control batches are the broker's to write")
-    raise InvalidRecord("transactions are not offered: no transaction coordinator is advertised")
 
 
 def _refuse_timestamp(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:

@@ -12,6 +12,8 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.broker.groups.settings import GroupSettings
+
 
 class Loggers(Protocol):
     """The node's log levels, by what the names of events begin with."""
@@ -41,5 +43,9 @@ class BrokerSettings(msgspec.Struct, frozen=True):
     default_partitions: int = 1
     max_partitions: int = 20_000
     max_partitions_per_topic: int = 10_000
+    transaction_partitions: int = 50
+    transaction_max_timeout_ms: int = 15 * 60_000
+    transactional_id_expiry_ms: int = 7 * 24 * 3_600_000
     topic_defaults: Mapping[str, str] = {}
     static: tuple[StaticSetting, ...] = ()
+    groups: GroupSettings = GroupSettings()

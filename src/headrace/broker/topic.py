@@ -13,6 +13,7 @@ from headrace.metrics import Traffic
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
+STATE_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))  # ours to write: see state_topic.py
 READABLE_PREFIX = 40  # characters of the name in the folder's name: enough to recognise it
 
 

@@ -148,6 +148,20 @@ def show_duration(ms: int) -> str:
     return "".join(parts)
 
 
+def show_seconds(seconds: float) -> str:
+    """`0s`, `850ms`, `12s`, `3m20s`, `2h5m`, `4d3h`: two units at most, since nobody reads more of a lag."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)}ms" if seconds else "0s"
+    left, parts = round(seconds), []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count}{unit}")
+        elif parts:
+            break
+    return "".join(parts[:2])
+
+
 def _bounded(value: float, text: str) -> int:
     if value > MAX_LONG:
         raise usage(f"{text!r} is more than a 64-bit number holds")

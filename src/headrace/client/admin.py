@@ -18,9 +18,11 @@ from headrace.client.apis import (
 )
 from headrace.client.asking import Asking, checked_partition
 from headrace.client.connection import Connection
+from headrace.client.groups import Groups
 from headrace.client.positions import timestamp_of
 from headrace.client.refusals import MISDIRECTED, error_of
 from headrace.client.settings import Settings
+from headrace.client.transactions import Transactions
 from headrace.client.values import (
     ApiRange,
     Cluster,
@@ -39,9 +41,10 @@ from headrace.wire.kafka.codes_client import name_of
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 
-class Admin:
+class Admin(Groups, Transactions):
     def __init__(self, asking: Asking) -> None:
-        self._asking, self._metadata = asking, asking.metadata
+        super().__init__(asking)
+        self._metadata = asking.metadata
         self._settings = Settings(asking)
 
     # The cluster

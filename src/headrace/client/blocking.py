@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from headrace.client import client as core
+from headrace.client.blocking_groups import GroupAdmin
 from headrace.client.consumer import Consumer as AsyncConsumer
 from headrace.client.mailbox import Mailbox
 from headrace.client.portal import Portal
@@ -277,11 +278,8 @@ class Consumer(_Closing):
         self._at = 0
 
 
-class Admin:
+class Admin(GroupAdmin):
     """The methods of headrace.client.admin.Admin, without `await`."""
-
-    def __init__(self, client: core.Client, portal: Portal) -> None:
-        self._client, self._portal = client, portal
 
     def cluster(self) -> Cluster:
         return self._portal.call(self._client.admin.cluster())

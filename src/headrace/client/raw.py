@@ -33,7 +33,7 @@ async def batches(
     offset = (await positions.resolve(asking, {where: start}, 0))[where]
     stop = (await positions.resolve(asking, {where: END if end is None else end}, 0))[where]
     while offset < stop:
-        fetched = await _fetch(asking, topic, partition, offset)
+        fetched = await fetch(asking, topic, partition, offset)
         buffer = memoryview((fetched.pieces or (b"",))[0])
         found, at, why = kernel.scan(buffer, 0, len(buffer), -1, True)
         if not found:
@@ -78,13 +78,17 @@ async def produce_batches(asking: Asking, topic: str, partition: int, batch: Buf
     return (await asking.leaders(topic, ready, ask, is_repeatable=False))[partition].base_offset
 
 
-async def _fetch(asking: Asking, topic: str, partition: int, offset: int) -> FetchedPartition:
+async def fetch(
+    asking: Asking, topic: str, partition: int, offset: int, max_bytes: int = FETCH_BYTES
+) -> FetchedPartition:
+    """One answer of the leader: at least one whole batch, where there is one."""
+
     async def ask(connection: Connection, asked: dict[int, int]) -> dict[int, FetchedPartition]:
         known = asking.metadata.known(topic)
         topic_id = known.topic_id if known is not None else None
-        wanted = [FetchPartition(partition, -1, asked[partition], -1, -1, FETCH_BYTES)]
+        wanted = [FetchPartition(partition, -1, asked[partition], -1, -1, max_bytes)]
         # It does not wait: others ask on the same connection, and what is wanted is there.
-        request = FetchRequest(max_bytes=FETCH_BYTES, topics=[FetchTopic(topic, topic_id, wanted)])
+        request = FetchRequest(max_bytes=max_bytes, topics=[FetchTopic(topic, topic_id, wanted)])
         response = await connection.ask(FETCH, request, asking.timeout, None if topic_id else BY_ID - 1)
         code = response.error
         for fetched in (one for name in response.topics for one in name.partitions):

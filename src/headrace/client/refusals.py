@@ -30,6 +30,19 @@ _CLASSES: Final[dict[int, type[errors.HeadraceError]]] = {
     Code.UNKNOWN_LEADER_EPOCH: errors.UnknownLeaderEpoch,
     Code.INVALID_RECORD: errors.InvalidRecord,
     Code.UNKNOWN_TOPIC_ID: errors.UnknownTopicId,
+    Code.INVALID_GROUP_ID: errors.InvalidGroupId,
+    Code.NON_EMPTY_GROUP: errors.GroupNotEmpty,
+    Code.GROUP_ID_NOT_FOUND: errors.GroupNotFound,
+    Code.GROUP_SUBSCRIBED_TO_TOPIC: errors.GroupSubscribed,
+    Code.OFFSET_METADATA_TOO_LARGE: errors.PositionTooLarge,
+    Code.UNSTABLE_OFFSET_COMMIT: errors.UnstablePosition,
+    Code.COORDINATOR_LOAD_IN_PROGRESS: errors.CoordinatorLoading,
+    Code.COORDINATOR_NOT_AVAILABLE: errors.CoordinatorUnavailable,
+    Code.NOT_COORDINATOR: errors.NotCoordinator,
+    Code.TRANSACTIONAL_ID_NOT_FOUND: errors.UnknownTransactionalId,
+    Code.CONCURRENT_TRANSACTIONS: errors.ConcurrentTransactions,
+    Code.INVALID_TRANSACTION_TIMEOUT: errors.InvalidTransactionTimeout,
+    Code.TRANSACTION_COORDINATOR_FENCED: errors.CoordinatorFenced,
 }
 
 NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
@@ -73,4 +86,10 @@ _OWN: Final[dict[int, str]] = {
     Code.KAFKA_STORAGE_ERROR: "the broker's disk failed or is full; see its log",
     Code.UNKNOWN_TOPIC_ID: "the topic was deleted, or deleted and made again",
     Code.CORRUPT_MESSAGE: "the broker read bytes that are not a batch",
+    Code.INVALID_GROUP_ID: "no group can have that name",
+    Code.NON_EMPTY_GROUP: "it has members; stop them first",
+    Code.GROUP_ID_NOT_FOUND: "there is no such group",
+    Code.GROUP_SUBSCRIBED_TO_TOPIC: "members read that topic; stop them first",
+    Code.UNSTABLE_OFFSET_COMMIT: "a transaction that would move the position has not ended",
+    Code.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
 }

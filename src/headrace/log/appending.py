@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NoReturn
 
 from headrace.errors import DiskFull, HeadraceError, StorageFailed
@@ -45,7 +46,9 @@ class Appending(Durability):
         "_tail",
         "_unread_bytes",
         "checkpoint",
+        "cleaned_offset",
         "holes",
+        "horizon_ms",
         "since_snapshot",
         "size_bytes",
     )
@@ -65,6 +68,7 @@ class Appending(Durability):
         self._bases = [segment.base for segment in self.segments]
         self.size_bytes = sum(segment.size for segment in self.segments)
         self.holes = found.holes
+        self.cleaned_offset, self.horizon_ms = found.cleaned_offset, found.horizon_ms
         self.since_snapshot = found.scanned_bytes
         self._tail = Tail(config.tail_bytes, services.tails, found.next_offset)
         self._unread_bytes = NOBODY_READS  # appended since somebody read at the end
@@ -118,6 +122,8 @@ class Appending(Durability):
         if not self.segments:
             return True
         segment = self.segments[-1]
+        if segment.revision:  # compacted, and therefore complete
+            return True
         return segment.size > SEGMENT_HEADER_BYTES and (
             segment.size + self._staged_bytes > self.config.segment_bytes
             or self._staged_at_ms >= self._roll_at_ms
@@ -151,10 +157,11 @@ class Appending(Durability):
         self._dirty(segment)
         return True
 
-    def forget_segments(self, first: int, last: int) -> list[Segment]:
+    def forget_segments(self, first: int, last: int, instead: Segment | None = None) -> list[Segment]:
         """They are no longer part of the log. Their files stay, and are still synced: without them nothing after is."""
         gone = self.segments[first:last]
-        del self.segments[first:last], self._bases[first:last]
+        self.segments[first:last] = [instead] if instead is not None else []  # one step: reads look on from threads
+        self._bases[first:last] = [instead.base] if instead is not None else []
         for segment in gone:
             segment.dropped = True
             self.size_bytes -= segment.size
@@ -163,6 +170,21 @@ class Appending(Durability):
             self.services.indexes.forget(segment)
         self._roll_at_ms = self._segment_end_ms()
         return gone
+
+    def replace_segments(self, old: list[Segment], made: Segment) -> bool:
+        """A compacted segment takes the place of those that it was made from. False: they are not what they were."""
+        place = bisect_left(self._bases, old[0].base)
+        if self.segments[place : place + len(old)] != old or place + len(old) == len(self.segments):
+            return False
+        made.owner = self
+        for segment in old:  # first: who finds one dropped looks for its successor
+            segment.successor = made
+        self.forget_segments(place, place + len(old), made)
+        self.size_bytes += made.size
+        if self._tail.first_offset < made.next_offset:  # what went must not be read from memory either
+            self._tail.clear(self.written_offset)
+        self.services.indexes.touch(made)
+        return True
 
     def _segment_end_ms(self) -> int:
         return self.segments[-1].created_ms + self.config.segment_ms if self.segments else 0

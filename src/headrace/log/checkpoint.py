@@ -120,4 +120,7 @@ def capture(log: Log, segments: list[Segment]) -> Snapshot:
         [segment_state(segment) for segment in segments],
         log.epochs.entries(),
         log.producers.save(),
+        transactions=log.producers.transactions.save(),
+        cleaned_offset=log.cleaned_offset,
+        horizon_ms=log.horizon_ms,
     )

@@ -36,6 +36,11 @@ class LogConfig(msgspec.Struct, frozen=True):
     index_interval_bytes: int = 16 << 10  # a read walks half of this on average, and 64 Ki entries index 1 GiB
     tail_bytes: int = 4 << 20  # a consumer a second behind a busy producer still reads from memory
     producer_expiry_ms: int = DAY_MS
+    is_compacted: bool = False  # the last record of each key stays
+    min_dirty_ratio: float = 0.5  # so much of it uncompacted: time to begin
+    min_compaction_lag_ms: int = 0  # younger records stay as they are
+    max_compaction_lag_ms: int = NEVER_MS  # older ones are compacted whatever the ratio
+    delete_retention_ms: int = DAY_MS  # how long tombstones stay after what they delete went
     flush_messages: int = NEVER_MS  # sync on our own after this many offsets,
     flush_ms: int = NEVER_MS  # or this long after a write; never: when asked, and at snapshots
 
@@ -55,4 +60,5 @@ class StoreLimits(msgspec.Struct, frozen=True):
     open_files: int = 512  # half of the usual 1,024: sockets need the rest
     tail_bytes: int = 64 << 20  # memory of all tails together
     memory_topics_bytes: int = 1 << 30  # rings of topics without a disk, all together
+    compaction_bytes: int = 128 << 20  # keys of the one log that is being compacted: 4 million at once
     index_bytes: int = 32 << 20  # indexes of sealed segments: 32 GiB of log at the default interval

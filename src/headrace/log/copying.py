@@ -10,7 +10,9 @@ It works by reading alone, and takes no lock: the log does not know. What makes 
    there is still an original to look at.
 3. The copy is then opened by recovery's own walk, in the target: it cuts off the batch that was being written, knows
    holes from torn ends by the same proofs, and tells what a new snapshot has to say.
-4. `is_settled` looks at the original again. A write that the disk refused half-way is taken back by its writer, and a
+4. A segment that compaction replaces meanwhile is gone without its successor having been surveyed: the snapshot that is
+   there by then says so, and the survey is made again. What was copied by then is not copied twice.
+5. `is_settled` looks at the original again. A write that the disk refused half-way is taken back by its writer, and a
    log's end can be cut off: what was copied may then not be what the log holds, and is copied anew.
 
 Nothing that was copied before is ever written to in place: the same bytes may belong to an older backup as well.
@@ -38,7 +40,8 @@ from headrace.log.format import (
 )
 from headrace.log.recovered import Origin, Recovered
 from headrace.log.rescan import Rescan, bases_of
-from headrace.log.snapshot import decode_snapshot, encode_snapshot, save_snapshot
+from headrace.log.revisions import choose
+from headrace.log.snapshot import Snapshot, decode_snapshot, encode_snapshot, save_snapshot
 from headrace.log.walk import Walk
 from headrace.log.writing import read_whole
 from headrace.ports import Files
@@ -55,6 +58,7 @@ class SegmentKey(NamedTuple):
     log_id: bytes
     generation: int
     base: int
+    revision: int = 0
 
 
 class Earlier(Protocol):
@@ -75,6 +79,7 @@ class Survey(NamedTuple):
     snapshot: bytes  # empty: there is none
     generation: int
     sizes: dict[int, int]  # of the segments, by base
+    revisions: dict[int, int]
     damage: dict[str, bytes]
     deleted: list[int]  # bases of segments on their way out
     mark: Mark | None
@@ -84,6 +89,7 @@ class CopiedLog(NamedTuple):
     start_offset: int = 0
     next_offset: int = 0
     mark: Mark | None = None  # what a journal beside the copy may say: all of it is synced
+    last_name: str = ""  # the file of the last segment
     files: tuple[CopiedFile, ...] = ()
     reused_bytes: int = 0
     holes: int = 0
@@ -102,10 +108,13 @@ def survey(files: Files, folder: str, log_id: bytes, mark: Mark | None) -> Surve
     snapshot = decode_snapshot(raw, folder) if raw else None
     if snapshot is not None and snapshot.cutting:
         raise BackupUnsettled(f"the end of {folder} is being cut off at this moment")
-    bases = bases_of(names, LOG)
-    sizes = {base: _size(files, f"{folder}/{segment_name(base)}") for base in bases}
+    revisions, _, _ = choose(files, folder, names, snapshot, log_id)
+    bases = sorted(revisions)
+    paths = {base: f"{folder}/{segment_name(base, LOG, revision)}" for base, revision in revisions.items()}
+    sizes = {base: _size(files, paths[base]) for base in bases}
     short = [base for base, size in sizes.items() if size < SEGMENT_HEADER_BYTES]
-    let_go = [base for base in short if not files.exists(f"{folder}/{segment_name(base)}")]
+    let_go = [base for base in short if not files.exists(paths[base])]
+    _refuse_replaced(files, folder, snapshot, let_go)
     if let_go and let_go[-1] == bases[-1]:
         raise BackupUnsettled(f"all of {folder} is being let go at this moment")
     return Survey(
@@ -114,10 +123,23 @@ def survey(files: Files, folder: str, log_id: bytes, mark: Mark | None) -> Surve
         raw if snapshot is not None else b"",
         snapshot.generation if snapshot is not None else 0,
         {base: size for base, size in sizes.items() if base not in short},  # the others: begun a moment ago
+        revisions,
         {name: _read(files, f"{folder}/{name}") for name in names if name.endswith(DAMAGE)},
         sorted([*bases_of(names, DELETED), *let_go]),
         mark,
     )
+
+
+def _refuse_replaced(files: Files, folder: str, known: Snapshot | None, missing: list[int]) -> None:
+    """BackupUnsettled if segments that are missing were not let go, but compacted."""
+    if not missing:
+        return
+    raw = _read(files, f"{folder}/{SNAPSHOT}")
+    snapshot = decode_snapshot(raw, folder) if raw else None
+    before = known.segments if known is not None else []
+    replaced = [state for state in snapshot.segments if state not in before] if snapshot is not None else []
+    if any(state.base <= base < state.next_offset and state.revision for state in replaced for base in missing):
+        raise BackupUnsettled(f"{folder} was compacted while it was copied")
 
 
 class LogCopier:
@@ -138,7 +160,7 @@ class LogCopier:
             return False
         if copied.mark is None:
             return True
-        name, end = segment_name(copied.mark.segment), copied.mark.position
+        name, end = copied.last_name, copied.mark.position
         begin = max(0, end - SETTLED_BYTES)
         original = _read_part(self._source, f"{found.folder}/{name}", begin, end)
         if original is None or (len(original) < end - begin and not self._source.exists(f"{found.folder}/{name}")):
@@ -156,7 +178,7 @@ class _LogCopy:
         self._damage: list[str] = []
         self._reused_bytes = 0
         # Segments below this are complete by the snapshot's word: recovery's walk, which may cut, never looks at them.
-        snapshot = decode_snapshot(found.snapshot, folder) if found.snapshot else None
+        self._snapshot = snapshot = decode_snapshot(found.snapshot, folder) if found.snapshot else None
         self._proven = snapshot.segments[-1].base if snapshot is not None and snapshot.segments else 0
 
     def run(self, now_ms: int) -> CopiedLog:
@@ -183,9 +205,9 @@ class _LogCopy:
 
     def _copy_segment(self, base: int, holes: Holes, *, is_last: bool) -> bool:
         """False: it was let go."""
-        found, name = self._found, segment_name(base)
+        found, name = self._found, self._name(base)
         size, path = found.sizes[base], f"{self._folder}/{name}"
-        key = SegmentKey(found.log_id, found.generation, base)
+        key = SegmentKey(found.log_id, found.generation, base, found.revisions[base])
         if base < self._proven and (digest := self._earlier.take(key, size, path)) is not None:
             self._digests[name] = CopiedFile(name, size, digest)
             self._reused_bytes += size
@@ -194,12 +216,14 @@ class _LogCopy:
         try:
             through = Through(self._source, self._target, original, path, self._pace)
         except FileNotFoundError:
+            _refuse_replaced(self._source, found.folder, self._snapshot, [base])
             return False
         try:
             if not is_last:
                 self._check(through, base, size, holes)
             through.rest(size)
             if through.copied < size and not self._source.exists(original):
+                _refuse_replaced(self._source, found.folder, self._snapshot, [base])
                 return False
             self._target.datasync(through.written)
         finally:
@@ -209,28 +233,31 @@ class _LogCopy:
             self._earlier.note(key, self._digests[name], path)
         return True
 
+    def _name(self, base: int, ending: str = LOG) -> str:
+        return segment_name(base, ending, self._found.revisions[base])
+
     def _check(self, through: Through, base: int, size: int, holes: Holes) -> None:
         """A walk over the batches that reads through the copy. It stops at damage that nobody knew of."""
         through.fetch(SEGMENT_HEADER_BYTES, 0)
         position, expected = SEGMENT_HEADER_BYTES, base
         while through.copied >= position:  # else it was emptied: retention has let it go
-            walk = Walk(through.fetch, position, size, expected, check_crc=True)
+            has_gaps = self._found.revisions[base] > 0
+            walk = Walk(through.fetch, position, size, expected, check_crc=True, has_gaps=has_gaps)
             for _ in walk.batches():
                 pass
             if walk.why is None:
                 return
             hole = holes.at(walk.expected)
             if hole is None or hole.segment != base or hole.end_position <= walk.position:
-                is_here = self._source.exists(f"{self._found.folder}/{segment_name(base)}")
-                if is_here and hole is None:
-                    path = f"{self._found.folder}/{segment_name(base)}"
+                path = f"{self._found.folder}/{self._name(base)}"
+                if self._source.exists(path) and hole is None:
                     self._damage.append(f"{path}, byte {walk.position}, offset {walk.expected}: {walk.why}")
                 return
             position, expected = hole.end_position, hole.next_offset
             through.rest(min(position, size))
 
     def _copy_index(self, base: int) -> None:
-        name = segment_name(base, INDEX)
+        name = self._name(base, INDEX)
         data = _read(self._source, f"{self._found.folder}/{name}")
         if data:
             put_file(self._target, f"{self._folder}/{name}", data)
@@ -242,7 +269,7 @@ class _LogCopy:
         kept |= set(self._found.damage)
         for base in self._found.sizes:
             if gone is None or base > gone:
-                kept |= {segment_name(base, LOG), segment_name(base, INDEX)}
+                kept |= {self._name(base, LOG), self._name(base, INDEX)}
         if gone is not None:
             kept.add(segment_name(gone, DELETED))
         for name in set(self._target.list(self._folder)) - kept:
@@ -287,8 +314,16 @@ class _LogCopy:
         if active is not None:
             mark = Mark(self._found.log_id, log.generation, active.base, active.size, log.next_offset)
         holes = sum(1 for _ in log.holes)
+        last_name = active.name() if active is not None else ""
         return CopiedLog(
-            log.start_offset, log.next_offset, mark, tuple(files), self._reused_bytes, holes, tuple(self._damage)
+            log.start_offset,
+            log.next_offset,
+            mark,
+            last_name,
+            tuple(files),
+            self._reused_bytes,
+            holes,
+            tuple(self._damage),
         )
 
 

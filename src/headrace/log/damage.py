@@ -17,8 +17,8 @@ from headrace.log.walk import Fetch
 from headrace.log.writing import is_short_of_handles, read_whole, replace_file
 from headrace.ports import Files
 from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
-from headrace.records.header import MAGIC, MAGIC_AT, implausible
-from headrace.records.kernel import scan
+from headrace.records.header import CRC_FROM, MAGIC, MAGIC_AT, implausible
+from headrace.records.kernel import crc32c, scan
 
 SEARCH_BYTES = 1 << 20
 _MAGIC_BYTE = bytes((MAGIC,))
@@ -38,24 +38,38 @@ def next_batch(fetch: Fetch, position: int, end: int, after_offset: int, known_o
 
     A batch's checksum does not cover its offset, so that needs evidence of its own. It lies after `after_offset` and
     before `known_offset`, or goes on from there. And either the damaged batch still says that this is its successor, or
-    the batch behind it does go on from it; one with neither is only taken when no other is found.
+    the batch behind it does go on from it, or has a true checksum but no offset that could be; one with neither is only
+    taken when no other is found, or when the damaged batch's length leads to it and the other one lies after it.
     """
     damaged = fetch(HEADER_BYTES, position)
-    successor = read_header(damaged).next_offset if len(damaged) == HEADER_BYTES else -1
-    doubtful = None
+    successor, hop = -1, -1
+    if len(damaged) == HEADER_BYTES:
+        successor, hop = read_header(damaged).next_offset, position + read_header(damaged).size
+    doubtful, doubtful_end = None, 0
     for at, header in _candidates(fetch, position, end):
         is_known = header.next_offset <= known_offset or header.base_offset == known_offset
         fits = header.size <= end - at and header.base_offset > after_offset and is_known
         if fits and implausible(header) is None and _is_true(fetch, header, at):
-            if header.base_offset == successor or _is_followed(fetch, header, at + header.size, end):
+            if header.base_offset == successor or _is_followed(fetch, header, at + header.size, end, known_offset):
+                if doubtful is not None and doubtful[0] == hop and doubtful_end <= header.base_offset:
+                    return doubtful
                 return at, header.base_offset
-            doubtful = doubtful or (at, header.base_offset)
+            if doubtful is None:
+                doubtful, doubtful_end = (at, header.base_offset), header.next_offset
     return doubtful
 
 
-def _is_followed(fetch: Fetch, header: BatchHeader, at: int, end: int) -> bool:
-    behind = fetch(HEADER_BYTES, at) if at < end else b""
-    return at == end or (len(behind) == HEADER_BYTES and read_header(behind).base_offset == header.next_offset)
+def _is_followed(fetch: Fetch, header: BatchHeader, at: int, end: int, known_offset: int) -> bool:
+    raw = fetch(HEADER_BYTES, at) if at < end else b""
+    if len(raw) < HEADER_BYTES:
+        return at == end
+    behind = read_header(raw)
+    if behind.base_offset == header.next_offset:
+        return True
+    is_possible = header.next_offset <= behind.base_offset <= known_offset
+    if is_possible or implausible(behind) is not None or behind.size > end - at:
+        return False
+    return crc32c(memoryview(fetch(behind.size, at))[CRC_FROM:]) == behind.crc
 
 
 def _candidates(fetch: Fetch, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -9,6 +9,7 @@ here it is only None.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.errors import FormatTooNew, FormatTooOld
@@ -22,10 +23,11 @@ SEGMENT_MAGIC = b"HEADRACE"
 SEGMENT_HEADER_BYTES = 256
 LOG_ID_BYTES = 20  # topic id (16), partition (4)
 # magic, version, flags, base offset, created ms, log id; then room for encryption: key id, wrapped data key,
-# nonce prefix
-_SEGMENT = struct.Struct(f">8sHHqq{LOG_ID_BYTES}s16s64s16s")
+# nonce prefix; then, of a compacted segment: revision, bytes of the file, next offset
+_SEGMENT = struct.Struct(f">8sHHqq{LOG_ID_BYTES}s16s64s16sIIq")
 _CRC = struct.Struct(">I")
 _PLAIN = (bytes(16), bytes(64), bytes(16))  # all zero: not encrypted
+COMPACTED = 1  # flag of a segment: made by compaction, so that offsets have gaps, and complete from the start
 
 INDEX_MAGIC = b"HRINDEX\x00"
 # magic, version, flags, base offset, bytes of the segment that are covered, count; then the columns, then the
@@ -57,6 +59,9 @@ class SegmentHeader(NamedTuple):
     base_offset: int
     created_ms: int
     log_id: bytes
+    revision: int = 0  # how often its records were compacted; with 0 the other two say nothing
+    size: int = 0
+    next_offset: int = 0
 
 
 class Mark(NamedTuple):
@@ -69,13 +74,21 @@ class Mark(NamedTuple):
     next_offset: int
 
 
-def segment_name(base_offset: int, ending: str = LOG) -> str:
-    return f"{base_offset:020d}{ending}"
+def segment_name(base_offset: int, ending: str = LOG, revision: int = 0) -> str:
+    return f"{base_offset:020d}.{revision}{ending}" if revision else f"{base_offset:020d}{ending}"
+
+
+def segments_of(names: Iterable[str], ending: str) -> list[tuple[int, int]]:
+    """(base offset, revision) of all files with that ending, sorted."""
+    stems = [name[: -len(ending)].partition(".") for name in names if name.endswith(ending)]
+    return sorted((int(base), int(revision or 0)) for base, _, revision in stems if (base + revision).isdigit())
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
+    flags = COMPACTED if header.revision else 0
+    made = (header.revision, header.size, header.next_offset)
     body = _SEGMENT.pack(
-        SEGMENT_MAGIC, VERSION, 0, header.base_offset, header.created_ms, header.log_id, *_PLAIN
+        SEGMENT_MAGIC, VERSION, flags, header.base_offset, header.created_ms, header.log_id, *_PLAIN, *made
     ).ljust(SEGMENT_HEADER_BYTES - _CRC.size, b"\x00")
     return body + _CRC.pack(crc32c(body))
 
@@ -87,11 +100,13 @@ def decode_segment_header(data: Buffer, path: str) -> SegmentHeader | None:
     at = SEGMENT_HEADER_BYTES - _CRC.size
     if crc32c(memoryview(data)[:at]) != _CRC.unpack_from(data, at)[0]:
         return None
-    magic, version, _flags, base, created_ms, log_id, *_ = _SEGMENT.unpack_from(data)
+    magic, version, flags, base, created_ms, log_id, *_, revision, size, next_offset = _SEGMENT.unpack_from(data)
     if magic != SEGMENT_MAGIC:
         return None
     check_version(version, path)
-    return SegmentHeader(base, created_ms, log_id)
+    if not flags & COMPACTED:
+        return SegmentHeader(base, created_ms, log_id)
+    return SegmentHeader(base, created_ms, log_id, revision, size, next_offset)
 
 
 def encode_mark(mark: Mark) -> bytes:

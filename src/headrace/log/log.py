@@ -13,7 +13,7 @@ segments in retention.py, cutting the end in truncation.py, looking for a time i
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, StorageFailed
 from headrace.log import retention
@@ -24,6 +24,7 @@ from headrace.log.damage import Hole, save_holes
 from headrace.log.memory import MemoryLog
 from headrace.log.reader import FileRead, ReadResult, Wish
 from headrace.log.recovered import Recovered
+from headrace.log.segment import Segment
 from headrace.log.services import Services
 from headrace.log.times import NEVER, TimeLookup
 from headrace.log.truncation import truncate
@@ -80,9 +81,10 @@ class Log(Appending):
         return self._read_file(Wish(offset, max_bytes, end, at_least_one))
 
     def _read_file(self, wish: Wish) -> ReadResult | FileRead:
-        segment = self.segments[bisect_right(self._bases, wish.offset) - 1]
-        services = self.services
-        read = FileRead(services.files, segment, wish, self.holes, self._on_damage, self.config.index_interval_bytes)
+        place = bisect_right(self._bases, wish.offset) - 1
+        segment, services = self.segments[place], self.services
+        interval_bytes = self.config.index_interval_bytes
+        read = FileRead(services.files, segment, wish, self.holes, self._on_damage, interval_bytes, self._following)
         if segment is not self.segments[-1]:
             services.indexes.touch(segment)
         try:
@@ -94,6 +96,12 @@ class Log(Appending):
             return read
         services.metrics.file_reads += 1
         return found
+
+    def _following(self, offset: int) -> Segment | None:
+        """Called by reads, off the loop: the first segment from that offset on."""
+        segments = self.segments.copy()
+        place = bisect_left(segments, offset, key=lambda segment: segment.base)
+        return segments[place] if place < len(segments) and segments[place].size else None
 
     def _on_damage(self, hole: Hole) -> None:
         """Called by reads, off the loop: holes are replaced whole, so a look from the loop sees the old or
@@ -143,6 +151,8 @@ class Log(Appending):
         if self.failed is None:
             self.apply_retention(now_ms)
             self.producers.expire(now_ms)
+            if self.config.is_compacted:
+                self.services.compactor.look(self, now_ms)
             self.services.sync.retry()
             if self._unsynced and now_ms - self.unsynced_since_ms >= self.config.flush_ms:
                 self.sync_soon()
@@ -219,6 +229,7 @@ class Log(Appending):
             self.failed = StorageFailed(f"the log in {self.folder} is closed")
         services = self.services
         services.sync.forget(self)
+        services.compactor.forget(self)
         for segment in self.segments:
             segment.dirty = False
             services.budget.close(segment)
@@ -239,6 +250,7 @@ class Log(Appending):
             done(StorageFailed(f"what was waited for was cut off at offset {offset}"))
         self._waiters = [waiter for waiter in self._waiters if waiter[0] <= offset]
         self.written_offset = self.end_offset = self.synced_offset = offset
+        self._settle()
         self._tail.clear(offset)
 
 

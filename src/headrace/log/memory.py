@@ -53,6 +53,7 @@ class MemoryLog(Staging):
         if self._tail.first_offset > self.start_offset:
             self.start_offset = self._tail.first_offset
             self.epochs.cut_start(self.start_offset)
+            self.cut_transactions(self.start_offset)
 
     def when_synced(self, end_offset: int, done: Done) -> None:
         done(self.failed)
@@ -106,6 +107,7 @@ class MemoryLog(Staging):
         if before > self.start_offset:
             self.start_offset = before
             self.epochs.cut_start(before)
+            self.cut_transactions(before)
         done(None)
         return self.start_offset
 

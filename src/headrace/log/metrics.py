@@ -7,6 +7,10 @@ from headrace.metrics import Histogram
 
 class LogMetrics:
     __slots__ = (
+        "compacted_after_bytes",
+        "compacted_before_bytes",
+        "compacted_records",
+        "compactions",
         "deleted_bytes",
         "deleted_segments",
         "disk_reads",
@@ -24,4 +28,7 @@ class LogMetrics:
         self.round_logs = Histogram(unit=1)
         self.recoveries = Histogram()  # seconds
         self.memory_reads = self.file_reads = self.disk_reads = 0  # from the tail; from the page cache; had to wait
+        self.compactions = Histogram()  # seconds, of a pass
+        self.compacted_before_bytes = self.compacted_after_bytes = 0  # of segments that passes went over
+        self.compacted_records = 0  # that went
         self.deleted_segments = self.deleted_bytes = 0  # by retention, and by who asked for it

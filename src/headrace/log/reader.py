@@ -5,6 +5,9 @@ has in memory; when that would have to wait for the disk, it is handed to the ca
 Run, it opens the file for itself, so that closing, eviction and retention may go on meanwhile; a file that is
 gone by then was let go by retention.
 
+In a compacted segment the offset that is asked for may have no batch any more: the next one answers, in the next
+segment if need be. A segment that was compacted while a read was on its way hands it on to its successor.
+
 Batches that come from a file have their checksums and the order of their offsets checked: what the disk
 changed since is never sent, but recorded as a hole. The index is checked too: where it points must be the
 batch that it names.
@@ -56,8 +59,12 @@ class _WrongIndex(Exception):
     """The index names a batch that is not there."""
 
 
+class _Nothing(Exception):
+    """No batch from the offset on, to the end of a compacted segment."""
+
+
 class FileRead:
-    __slots__ = ("_end", "_files", "_holes", "_interval_bytes", "_on_damage", "_segment", "_wish")
+    __slots__ = ("_end", "_files", "_following", "_holes", "_interval_bytes", "_on_damage", "_segment", "_wish")
 
     def __init__(
         self,
@@ -67,7 +74,10 @@ class FileRead:
         holes: Holes,
         on_damage: Callable[[Hole], None],
         interval_bytes: int,
+        following: Callable[[int], Segment | None] = lambda _: None,
     ) -> None:
+        """`following`: the segment to go on to where there are gaps, by the offset from which on."""
+        self._following = following
         self._files, self._segment, self._wish = files, segment, wish
         self._holes, self._on_damage, self._interval_bytes = holes, on_damage, interval_bytes
         self._end = segment.size  # what is written later is not for this read
@@ -80,12 +90,41 @@ class FileRead:
             return None
         nowait = self._files.pread_nowait
         try:
-            return self._read(lambda size, position: nowait(handle, size, position), index)
-        except (_Damaged, _WrongIndex, OSError):
+            found = self._read(lambda size, position: nowait(handle, size, position), index)
+            return None if found is not None and self._hole_behind(found) is not None else found
+        except (_Damaged, _WrongIndex, _Nothing, OSError):
             return None
 
     def run(self) -> ReadResult:
         """Off the loop: waits for the disk. Raises what `Log.read` raises."""
+        while True:
+            segment = self._segment
+            try:
+                found = self._run_one()
+            except _Nothing:
+                behind = self._following(segment.next_offset)
+                if behind is not None:
+                    self._segment, self._end = behind, behind.size
+                    continue
+                end = min(segment.next_offset, self._wish.up_to)  # nobody need ask for these again
+                found = ReadResult([], 0, max(self._wish.offset, end))
+            except (HeadraceError, FileNotFoundError):
+                if segment.successor is None:
+                    raise
+                self._segment, self._end = segment.successor, segment.successor.size
+                continue
+            hole = self._hole_behind(found)
+            if hole is not None:
+                raise DamagedRange(self._wish.offset, hole.next_offset, hole.why)
+            return found
+
+    def _hole_behind(self, found: ReadResult) -> Hole | None:
+        """The hole that a read ran into which found nothing: between the offset and it there is only a gap."""
+        if found.size or not self._holes or not self._wish.at_least_one:
+            return None
+        return self._holes.at(self._wish.up_to)
+
+    def _run_one(self) -> ReadResult:
         path = self._segment.path()
         try:
             handle = self._files.open(path)
@@ -120,11 +159,15 @@ class FileRead:
         """`is_true`: the index was made from the segment itself just now."""
         offset, max_bytes, up_to, _ = self._wish
         segment, end = self._segment, self._end
-        relative, position = index.find(offset - segment.base)
+        relative, position = index.find(max(0, offset - segment.base))
         expected, check_index = segment.base + relative, True
+        if segment.has_gaps and position == SEGMENT_HEADER_BYTES:  # the first batch may be a later one
+            check_index = False
         if self._holes and (behind := self._holes.skip(segment.base, position, offset)):
             (position, expected), check_index = behind, False
         while True:
+            if position >= end and segment.has_gaps:
+                raise _Nothing
             data = fetch(min(max_bytes + self._interval_bytes, end - position), position)
             if data is None:
                 return None
@@ -141,6 +184,8 @@ class FileRead:
             if damaged:
                 raise _Damaged(position, expected, NOT_A_HEADER)
             if len(data) - begin < HEADER_BYTES:
+                if position >= end and segment.has_gaps:
+                    raise _Nothing
                 if begin == 0 or position >= end:
                     raise _Damaged(position, expected, TOO_SHORT)
                 continue
@@ -148,6 +193,7 @@ class FileRead:
             if position + header.size > end:
                 raise _Damaged(position, expected, TOO_SHORT)
             if header.next_offset > offset:
+                expected = max(expected, header.base_offset) if segment.has_gaps else expected
                 return self._first(fetch, position, expected, header.size)
             position += header.size
             expected = header.next_offset
@@ -174,10 +220,11 @@ class FileRead:
                     return ReadResult([], 0, offset)
                 stop = begin + read_header(data, begin).size
         found, at, why = scan(data, begin, stop, -1, True)
-        if not found or found[0][2] > offset:
+        has_gaps = self._segment.has_gaps or offset < self._segment.base
+        if not found or (found[0][2] > offset and not has_gaps):
             raise _Damaged(position + begin, _offset_at(data, begin, expected), why or OUT_OF_ORDER)
         for batch, after in pairwise(found):
-            if batch[3] != after[2]:
+            if batch[3] != after[2] and not has_gaps:
                 at, found = after[0], [batch]
                 break
         return ReadResult([memoryview(data)[begin:at]], at - begin, found[-1][3])
@@ -185,6 +232,8 @@ class FileRead:
     def _judge(self, damage: _Damaged, fetch: Fetch) -> HeadraceError:
         """Let go meanwhile, or damaged? Then finds out how far, and has it written down."""
         segment, offset = self._segment, self._wish.offset
+        if segment.successor is not None:
+            return StorageFailed(f"{segment.path()} was compacted")  # and the read goes on in its successor
         if segment.dropped:
             return OffsetOutOfRange(offset, segment.next_offset, segment.next_offset)
         found = next_batch(fetch, damage.position, self._end, damage.offset, segment.next_offset)
@@ -221,7 +270,7 @@ def build_index(segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: in
         hole = holes.at(expected)
         if hole is not None and hole.segment == segment.base:
             position, expected = hole.end_position, hole.next_offset
-        walk = Walk(fetch, position, segment.size, expected, check_crc=False)
+        walk = Walk(fetch, position, segment.size, expected, check_crc=False, has_gaps=segment.has_gaps)
         for at, batch in walk.batches():
             if at - indexed_at >= interval_bytes:
                 index.add(batch[2] - segment.base, at, max_timestamp)

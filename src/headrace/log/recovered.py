@@ -36,6 +36,8 @@ class Recovered:
         self.generation = 0
         self.start_offset = 0
         self.next_offset = 0
+        self.cleaned_offset = 0
+        self.horizon_ms = -1
         self.is_sealed = False  # the last segment ends in a hole: appends go on in a new one
         self.scanned_bytes = 0  # since the snapshot
         self.mark: Mark | None = None  # the proof that this opening made
@@ -48,8 +50,18 @@ class Recovered:
             [segment_state(segment) for segment in self.segments],
             self.epochs.entries(),
             self.producers.save(),
+            transactions=self.producers.transactions.save(),
+            cleaned_offset=self.cleaned_offset,
+            horizon_ms=self.horizon_ms,
         )
 
 
 def segment_state(segment: Segment) -> SegmentState:
-    return SegmentState(segment.base, segment.next_offset, segment.size, segment.max_timestamp, segment.created_ms)
+    return SegmentState(
+        segment.base,
+        segment.next_offset,
+        segment.size,
+        segment.max_timestamp,
+        segment.created_ms,
+        segment.revision,
+    )

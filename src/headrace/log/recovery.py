@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from headrace.log.config import LogConfig
 from headrace.log.damage import save_holes
-from headrace.log.format import CLOCK, DELETED, INDEX, NEW, Mark, segment_name
+from headrace.log.format import CLOCK, DELETED, INDEX, NEW, Mark, segment_name, segments_of
 from headrace.log.mending import save_index, write_again
 from headrace.log.recovered import Origin, Recovered
-from headrace.log.rescan import Rescan, bases_of
+from headrace.log.rescan import Rescan
 from headrace.log.snapshot import encode_snapshot, save_snapshot
 
 SCANNED_BYTES = 1 << 20  # walked again at the next opening rather than saved now: some milliseconds
@@ -59,10 +59,11 @@ def _make_durable(scan: Rescan) -> None:
 
 def _save(scan: Rescan) -> None:
     """Only saves work at the next opening; a full disk can do without."""
-    leftovers = [name for name in scan.names if name.endswith((DELETED, NEW))]
+    leftovers = [name for name in scan.names if name.endswith((DELETED, NEW))] + scan.stale
     for ending in (INDEX, CLOCK):  # not DAMAGE: it may be all that tells of a segment that is missing
-        orphans = set(bases_of(scan.names, ending)) - set(scan.bases)
-        leftovers += [segment_name(base, ending) for base in orphans]
+        kept = {(base, scan.revisions[base]) for base in scan.bases}
+        orphans = set(segments_of(scan.names, ending)) - kept
+        leftovers += [segment_name(base, ending, revision) for base, revision in sorted(orphans)]
     try:
         if scan.new_holes:
             scan.files.make_directory(scan.folder)

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.log.config import LogConfig
 from headrace.log.damage import Hole, Holes, cut_holes, load_holes, next_batch
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.format import (
+    DAMAGE,
     DELETED,
+    INDEX,
     LOG,
     SEGMENT_HEADER_BYTES,
-    SIDE_FILES,
     SNAPSHOT,
     STALE,
     Mark,
     SegmentHeader,
-    decode_segment_header,
     segment_name,
+    segments_of,
 )
 from headrace.log.index import Index
 from headrace.log.mending import cut_file
 from headrace.log.reader import load_index
 from headrace.log.recovered import Origin, Recovered
+from headrace.log.revisions import choose, read_segment_header
 from headrace.log.segment import Segment
 from headrace.log.snapshot import SegmentState, Snapshot, encode_snapshot, load_snapshot, save_snapshot
 from headrace.log.walk import Fetch, Scanned, Walk
-from headrace.records.header import MAX_SEQUENCE
+from headrace.records.control import decode_marker
+from headrace.records.header import CONTROL, MAX_SEQUENCE
 
 
 class Rescan:
@@ -41,11 +46,13 @@ class Rescan:
             last = self.snapshot.segments[-1].base if self.snapshot.segments else -1
             self.holes = cut_holes(self.files, self.folder, self.holes, self.snapshot.next_offset, last)
         self.new_holes = False
-        self.bases = bases_of(names, LOG)
+        self.revisions, self.made, self.stale = choose(self.files, self.folder, names, self.snapshot, origin.log_id)
+        self.bases = sorted(self.revisions)
         self.proven = max([self.proof.next_offset, *(hole.next_offset for hole in self.holes)])
         if self.snapshot is None and SNAPSHOT in names and self.bases:
             # There was a snapshot and it does not read: it proved the segments before the last, maybe more.
             self.proven = max(self.proven, self.bases[-1])
+        self.proven = max([self.proven, *(made.next_offset for made in self.made.values())])
         self.expected = 0
         self.scanned: list[Segment] = []
         self.resync = False  # names came or went
@@ -67,6 +74,7 @@ class Rescan:
         found.start_offset = min(max(found.start_offset, self._deleted_up_to()), found.next_offset)
         found.holes = self.holes.without_before(found.start_offset)
         found.epochs.cut_start(found.start_offset)
+        found.producers.transactions.cut_start(found.start_offset)
         return found
 
     # What the snapshot knows
@@ -83,7 +91,8 @@ class Rescan:
         found = self.found
         found.generation, found.start_offset = snapshot.generation, snapshot.start_offset
         found.epochs = LeaderEpochs(snapshot.epochs)
-        found.producers.load(snapshot.producers)
+        found.producers.load(snapshot.producers, snapshot.transactions)
+        found.cleaned_offset, found.horizon_ms = snapshot.cleaned_offset, snapshot.horizon_ms
         if snapshot.cutting:
             self._finish_cutting(snapshot)
         first = snapshot.segments[0].base if snapshot.segments else snapshot.next_offset
@@ -98,7 +107,7 @@ class Rescan:
         self.expected = snapshot.next_offset
 
     def _known(self, state: SegmentState) -> Segment:
-        segment = Segment(self.folder, state.base, state.created_ms)
+        segment = Segment(self.folder, state.base, state.created_ms, state.revision)
         segment.next_offset, segment.size, segment.max_timestamp = (
             state.next_offset,
             state.size,
@@ -114,16 +123,9 @@ class Rescan:
             if base not in kept:
                 self._remove(base)
             elif base == snapshot.segments[-1].base:
-                cut_file(self.files, f"{self.folder}/{segment_name(base)}", kept[base])
+                cut_file(self.files, self._path(base), kept[base])
         self.files.sync_directory(self.folder)
-        done = Snapshot(
-            snapshot.generation,
-            snapshot.start_offset,
-            snapshot.next_offset,
-            snapshot.segments,
-            snapshot.epochs,
-            snapshot.producers,
-        )
+        done = msgspec.structs.replace(snapshot, cutting=False)
         save_snapshot(self.files, self.folder, encode_snapshot(done))
 
     def _deleted_up_to(self) -> int:
@@ -141,12 +143,10 @@ class Rescan:
     # The walk
 
     def _header(self, base: int) -> SegmentHeader | None:
-        path = f"{self.folder}/{segment_name(base)}"
-        handle = self.files.open(path)
-        try:
-            return decode_segment_header(self.files.pread(handle, SEGMENT_HEADER_BYTES, 0), path)
-        finally:
-            self.files.close(handle)
+        return read_segment_header(self.files, self._path(base))
+
+    def _path(self, base: int, ending: str = LOG) -> str:
+        return f"{self.folder}/{segment_name(base, ending, self.revisions[base])}"
 
     def _scan_all(self, headers: dict[int, SegmentHeader | None]) -> None:
         todo = [base for base in headers if base in self.bases]
@@ -163,7 +163,7 @@ class Rescan:
                 return
 
     def _new(self, base: int, header: SegmentHeader | None) -> Segment:
-        segment = Segment(self.folder, base, header.created_ms if header else self.now_ms)
+        segment = Segment(self.folder, base, header.created_ms if header else self.now_ms, self.revisions[base])
         segment.size = SEGMENT_HEADER_BYTES
         segment.index = Index()
         segment.indexed_at = SEGMENT_HEADER_BYTES
@@ -175,7 +175,8 @@ class Rescan:
         obstacle."""
         if (known := self.holes.at(self.expected)) is not None:
             self.expected = min(known.next_offset, max(base, self.expected))
-        foreign = header is not None and (header.log_id != self.origin.log_id or header.base_offset != base)
+        true = (base, self.origin.log_id, self.revisions[base])
+        foreign = header is not None and (header.base_offset, header.log_id, header.revision) != true
         if base < self.expected or foreign:
             self._set_aside(base, "another log's" if foreign else "older than what is before it")
             return False
@@ -206,17 +207,20 @@ class Rescan:
             segment.indexed_at = segment.index.positions[-1]
             self.scanned.append(segment)
             self.found.is_sealed = False
-            return self._walk(segment, fetch, position, max(size, position), following)
+            end = max(size, position, self.made[segment.base].size if segment.base in self.made else 0)
+            return self._walk(segment, fetch, position, end, following)
         finally:
             self.files.close(handle)
 
     def _walk(self, segment: Segment, fetch: Fetch, position: int, end: int, following: int | None) -> bool:
         self.found.scanned_bytes += end - position
         while True:
-            walk = Walk(fetch, position, end, self.expected, check_crc=True)
+            walk = Walk(fetch, position, end, self.expected, check_crc=True, has_gaps=segment.has_gaps)
             for at, batch in walk.batches():
-                self._note(segment, at, batch)
+                self._note(segment, at, batch, fetch)
             position, self.expected = walk.position, walk.expected
+            if walk.why is None and segment.base in self.made:
+                self.expected = max(self.expected, self.made[segment.base].next_offset)
             segment.size, segment.next_offset = position, self.expected
             if walk.why is None:
                 return True
@@ -242,10 +246,10 @@ class Rescan:
         self.expected = next_offset
         return at
 
-    def _note(self, segment: Segment, at: int, batch: Scanned) -> None:
+    def _note(self, segment: Segment, at: int, batch: Scanned, fetch: Fetch) -> None:
         (
             _,
-            _,
+            size,
             base_offset,
             next_offset,
             max_timestamp,
@@ -262,7 +266,8 @@ class Rescan:
         if producer_id >= 0:
             last = (sequence + next_offset - base_offset - 1) & MAX_SEQUENCE
             remembered = (sequence, last, base_offset, next_offset - 1, max_timestamp)
-            self.found.producers.note(producer_id, epoch, attributes, remembered, self.now_ms)
+            marker = decode_marker(fetch(size, at)) if attributes & CONTROL else None
+            self.found.producers.note(producer_id, epoch, attributes, remembered, self.now_ms, marker)
 
     # What is not true
 
@@ -284,19 +289,19 @@ class Rescan:
             if not self.found.segments:
                 self._set_aside(base, why)
                 continue
-            self.origin.on_event("log.torn", {"segment": f"{self.folder}/{segment_name(base)}", "why": why})
+            self.origin.on_event("log.torn", {"segment": self._path(base), "why": why})
             self._remove(base)
 
     def _remove(self, base: int) -> None:
-        self.files.remove(f"{self.folder}/{segment_name(base)}")
-        for ending in SIDE_FILES:
-            if segment_name(base, ending) in self.names:
-                self.files.remove(f"{self.folder}/{segment_name(base, ending)}")
+        self.files.remove(self._path(base))
+        for name in (segment_name(base, INDEX, self.revisions[base]), segment_name(base, DAMAGE)):
+            if name in self.names:
+                self.files.remove(f"{self.folder}/{name}")
         self.bases.remove(base)
         self.resync = True
 
     def _set_aside(self, base: int, why: str) -> None:
-        path = f"{self.folder}/{segment_name(base)}"
+        path = self._path(base)
         self.origin.on_event("log.stale", {"segment": path, "why": why})
         self.files.rename(path, path + STALE)
         self.bases.remove(base)
@@ -317,8 +322,7 @@ class Rescan:
 
 
 def bases_of(names: list[str], ending: str) -> list[int]:
-    stems = [name[: -len(ending)] for name in names if name.endswith(ending)]
-    return sorted(int(stem) for stem in stems if stem.isdigit())
+    return [base for base, _ in segments_of(names, ending)]
 
 
 def _newest_proof(log_id: bytes, snapshot: Snapshot | None, mark: Mark | None) -> Mark:

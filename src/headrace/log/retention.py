@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError
 from headrace.log.config import LogConfig
 from headrace.log.format import DELETED, LOG, SEGMENT_HEADER_BYTES, SIDE_FILES, segment_name
-from headrace.log.segment import Segment
+from headrace.log.segment import Part, Segment
 from headrace.ports import Files
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def on_disk(segments: list[Segment]) -> list[Segment]:
     return segments[:-1] if segments and not segments[-1].size else segments
 
 
-def expired(segments: Sequence[Segment], start_offset: int, config: LogConfig, now_ms: int) -> int:
+def expired(segments: Sequence[Part], start_offset: int, config: LogConfig, now_ms: int) -> int:
     """How many from the front are to go."""
     count, size_bytes = 0, sum(segment.size for segment in segments)
     for place, segment in enumerate(segments):
@@ -64,6 +64,7 @@ def move_start(log: Log, start_offset: int) -> None:
     """Nothing before it can be read. Segments that lie wholly before it go, but for the last one."""
     log.start_offset = start_offset
     log.epochs.cut_start(start_offset)
+    log.cut_transactions(start_offset)
     log.holes = log.holes.without_before(start_offset)
     count = sum(segment.next_offset <= start_offset for segment in on_disk(log.segments)[:-1])
     if count:
@@ -78,6 +79,7 @@ def _drop(log: Log, count: int) -> None:
     start_offset = max(log.start_offset, log.segments[0].base)
     log.start_offset = start_offset
     log.epochs.cut_start(start_offset)
+    log.cut_transactions(start_offset)
     log.holes = log.holes.without_before(start_offset)
 
     def synced(error: HeadraceError | None) -> None:

@@ -1,20 +1,39 @@
 """One segment: a file of batches, and what is known about it without looking.
 
-`size` is what is written and may be read; `synced` what of it was synced. `handle` belongs to the file
-budget, and only the loop's thread touches it; whoever reads in the background opens the file for itself.
+A compacted segment has a revision, which is part of its files' names: it takes the place of the one or several that it
+was made from. Its offsets have gaps, and its last batch may end before `next_offset`. Those that it replaced are
+`dropped` and point to it: whoever still holds one goes on there.
+
+`size` is what is written and may be read; `synced` what of it was synced. `handle` belongs to the file budget, and only
+the loop's thread touches it; whoever reads in the background opens the file for itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from headrace.log.format import LOG, segment_name
+from headrace.log.format import DAMAGE, DELETED, LOG, segment_name
 from headrace.log.index import NO_TIMESTAMP, Index
 
 if TYPE_CHECKING:
     from headrace.log.durability import Durability
 
 CLOSED = -1
+
+
+class Part(Protocol):
+    """What judges of age and size need to know of a segment, whether it is open or in a snapshot."""
+
+    @property
+    def base(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def created_ms(self) -> int: ...
 
 
 class Segment:
@@ -33,13 +52,15 @@ class Segment:
         "owner",
         "pins",
         "reserved",
+        "revision",
         "size",
+        "successor",
         "synced",
         "used",
     )
 
-    def __init__(self, folder: str, base: int, created_ms: int) -> None:
-        self.folder, self.base, self.created_ms = folder, base, created_ms
+    def __init__(self, folder: str, base: int, created_ms: int, revision: int = 0) -> None:
+        self.folder, self.base, self.created_ms, self.revision = folder, base, created_ms, revision
         self.owner: Durability | None = None  # who is asked to sync when open files run short
         self.next_offset = base
         self.size = 0  # 0: not even the header is written
@@ -54,9 +75,17 @@ class Segment:
         self.used = False  # since the budget last looked
         self.dirty = False  # bytes below `size` wait for a sync
         self.dropped = False  # no longer part of the log
+        self.successor: Segment | None = None  # because it was compacted
+
+    @property
+    def has_gaps(self) -> bool:
+        return self.revision > 0
+
+    def name(self, ending: str = LOG) -> str:
+        return segment_name(self.base, ending, 0 if ending in (DAMAGE, DELETED) else self.revision)
 
     def path(self, ending: str = LOG) -> str:
-        return f"{self.folder}/{segment_name(self.base, ending)}"
+        return f"{self.folder}/{self.name(ending)}"
 
     def note(self, base_offset: int, position: int, max_timestamp: int, interval_bytes: int) -> None:
         """A batch starts at `position`: remembers it in the index when it is time, and its timestamp."""

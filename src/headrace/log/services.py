@@ -11,7 +11,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from headrace.log.budget import FileBudget
+from headrace.log.compactor import Compactor
 from headrace.log.config import StoreLimits
+from headrace.log.dirt import find_dirt
 from headrace.log.journal import Journal
 from headrace.log.metrics import LogMetrics
 from headrace.log.segment import Segment
@@ -58,6 +60,7 @@ class Services:
         "background",
         "budget",
         "clock",
+        "compactor",
         "files",
         "indexes",
         "journal",
@@ -91,6 +94,7 @@ class Services:
         self.rings = RingBudget(limits.memory_topics_bytes)
         self.indexes = IndexCache(limits.index_bytes)
         self.metrics = LogMetrics()
+        self.compactor = Compactor(clock, self.metrics, limits.compaction_bytes)
         self.sync = GroupSync(files, background, journal, clock, self.metrics)
         self.logs: dict[str, Log] = {}  # by folder, until their files are closed
         self.made: set[str] = set()  # directories whose own names are known to be synced
@@ -123,6 +127,12 @@ class Services:
         for path in self.made.copy():
             if is_within(path, folder):
                 self.made.discard(path)
+
+    def dirtiest(self) -> float:
+        """The largest share of a log that waits for compaction."""
+        now_ms = self.clock.now_ms()
+        logs = [log for log in self.logs.copy().values() if log.config.is_compacted]
+        return max((find_dirt(log, now_ms).ratio for log in logs), default=0.0)
 
     def logs_within(self, folder: str) -> list[Log]:
         return [log for path, log in self.logs.copy().items() if is_within(path, folder)]

@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.log.format import SNAPSHOT, SNAPSHOT_HEADER, SNAPSHOT_MAGIC, VERSION, check_version
 from headrace.log.producers import State
+from headrace.log.transactions import SavedTransactions
 from headrace.log.writing import is_short_of_handles, read_whole, replace_file
 from headrace.ports import Files
 from headrace.records.kernel import crc32c
@@ -22,6 +23,7 @@ class SegmentState(msgspec.Struct, frozen=True, array_like=True):
     size: int
     max_timestamp: int
     created_ms: int
+    revision: int = 0
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -32,6 +34,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     epochs: list[tuple[int, int]]
     producers: list[tuple[int, State]]
     cutting: bool = False  # a truncation to this state was begun: bytes beyond it are to go
+    transactions: SavedTransactions | None = None
+    cleaned_offset: int = 0  # all before it was compacted
+    horizon_ms: int = -1  # by then all tombstones that compaction has met may go; -1: it met none
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

@@ -11,11 +11,13 @@ from headrace.errors import HeadraceError, LimitReached, OffsetOutOfRange
 from headrace.log.config import LogConfig, Staged
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.index import MAX_RELATIVE_OFFSET
-from headrace.log.producers import Producers, State
+from headrace.log.producers import Before, Producers
 from headrace.log.tail import StagedBatch
+from headrace.log.transactions import Transactions
 from headrace.metrics import Traffic
 from headrace.ports import Buffer
 from headrace.records.batch import BatchHeader, assign
+from headrace.records.control import Marker
 from headrace.records.header import LOG_APPEND_TIME
 
 MAX_STAGED_BYTES = 1 << 30  # one flush goes into one segment, whose positions are u32,
@@ -37,6 +39,7 @@ class Staging:
         "failed",
         "on_append",
         "producers",
+        "stable_offset",
         "start_offset",
         "traffic",
         "written_offset",
@@ -60,16 +63,31 @@ class Staging:
         self._staged: list[StagedBatch] = []
         self._staged_bytes = 0
         self._staged_at_ms = 0
-        self._undo: list[tuple[int, State | None]] = []
+        self._undo: list[Before] = []
+        # The end of what `read_committed` sees.
+        self.stable_offset = max(start_offset, producers.transactions.stable_offset(next_offset))
 
-    def stage(self, batch: Buffer, header: BatchHeader, now_ms: int, leader_epoch: int, copy: bool = False) -> Staged:
+    def stage(
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        now_ms: int,
+        leader_epoch: int,
+        copy: bool = False,
+        is_own: bool = False,
+        marker: Marker | None = None,
+    ) -> Staged:
         """Takes one whole, checked batch. It becomes ours to patch and to keep, unless it is bytes or `copy`
-        is asked for."""
+        is asked for. `is_own`: this node wrote it, for a producer or to end its transaction with `marker`; no sequence
+        is looked at."""
         if self.failed is not None:
             raise self.failed
         is_append_time = header.attributes & LOG_APPEND_TIME
         producer_id = header.producer_id
-        if producer_id >= 0:
+        if producer_id >= 0 and is_own:
+            if marker is None:
+                self.producers.check_epoch(header)
+        elif producer_id >= 0:
             known = self.producers.check(header, now_ms)
             if known is not None:
                 return Staged(known[2], known[3], True, known[4] if is_append_time else NO_APPEND_TIME)
@@ -85,13 +103,17 @@ class Staging:
         if leader_epoch > self.epochs.written:
             self.epochs.wrote(leader_epoch, base)
         if producer_id >= 0:
-            self._undo.append((producer_id, self.producers.put(header, base, now_ms)))
+            self._undo.append(self.producers.put(header, base, now_ms, marker))
         self.end_offset = last + 1
         self._staged.append((batch, base, last + 1, header.max_timestamp))
         self._staged_bytes += len(batch)
         self._staged_at_ms = now_ms
         append_time_ms = header.max_timestamp if is_append_time else NO_APPEND_TIME
         return _new(Staged, (base, last, False, append_time_ms))
+
+    @property
+    def transactions(self) -> Transactions:
+        return self.producers.transactions
 
     @property
     def has_staged(self) -> bool:
@@ -116,11 +138,25 @@ class Staging:
         self._staged_bytes = 0
         self._undo.clear()
         self.written_offset = self.end_offset
+        self._settle()
+
+    def _settle(self) -> None:
+        """Finds out what is stable. Only of what is written: what is staged may yet be taken back."""
+        transactions = self.producers.transactions
+        if transactions.ongoing:
+            self.stable_offset = max(self.start_offset, transactions.stable_offset(self.written_offset))
+        else:
+            self.stable_offset = self.written_offset
+
+    def cut_transactions(self, start_offset: int) -> None:
+        """The log starts there now."""
+        self.producers.transactions.cut_start(start_offset)
+        self._settle()
 
     def _unstage(self) -> None:
         """As if nothing had been staged."""
-        for producer_id, state in reversed(self._undo):
-            self.producers.undo(producer_id, state)
+        for before in reversed(self._undo):
+            self.producers.undo(before)
         self._undo.clear()
         self._staged = []
         self._staged_bytes = 0

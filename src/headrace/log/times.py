@@ -39,10 +39,16 @@ class TimeLookup:
 
     def run(self) -> tuple[int, int] | None:
         """(offset, timestamp), or None when there is no such record."""
-        for segment, size in self._segments:
+        waiting, seen = list(reversed(self._segments)), set()
+        while waiting:
+            segment, size = waiting.pop()
             try:
                 handle = self._files.open(segment.path())
-            except FileNotFoundError:  # let go meanwhile
+            except FileNotFoundError:  # let go meanwhile, or replaced
+                made = segment.successor
+                if made is not None and made not in seen:  # it may have taken the place of several
+                    seen.add(made)
+                    waiting.append((made, made.size))
                 continue
             except OSError as error:
                 raise explain(error, f"reading {segment.path()}") from error
@@ -64,7 +70,7 @@ class TimeLookup:
         relative, position = index.find_time(self._timestamp_ms)
         expected = segment.base + relative
         while True:
-            walk = Walk(fetch, position, size, expected, check_crc=False)
+            walk = Walk(fetch, position, size, expected, check_crc=False, has_gaps=segment.has_gaps)
             for at, batch in walk.batches():
                 if batch[4] >= self._timestamp_ms and batch[3] > self._start_offset:
                     data = fetch(batch[1], at)

@@ -25,7 +25,6 @@ from headrace.log.damage import Holes, cut_holes
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.format import LOG, SEGMENT_HEADER_BYTES, SIDE_FILES
 from headrace.log.mending import cut_file
-from headrace.log.producers import Producers
 from headrace.log.reader import load_index
 from headrace.log.recovered import segment_state
 from headrace.log.segment import Segment
@@ -83,12 +82,20 @@ class _Cut:
         if self._keeps_last:
             kept = segment_state(self._last)
             states.append(msgspec.structs.replace(kept, size=self._position, next_offset=self._offset))
-        epochs, producers = LeaderEpochs(log.epochs.entries()), Producers(log.config.producer_expiry_ms)
+        epochs, producers = LeaderEpochs(log.epochs.entries()), log.producers.copy()
         epochs.cut_end(self._offset)
-        producers.load(log.producers.save())
         producers.cut_end(self._offset)
         cutting = Snapshot(
-            log.generation + 1, log.start_offset, self._offset, states, epochs.entries(), producers.save(), cutting=True
+            log.generation + 1,
+            log.start_offset,
+            self._offset,
+            states,
+            epochs.entries(),
+            producers.save(),
+            cutting=True,
+            transactions=producers.transactions.save(),
+            cleaned_offset=min(log.cleaned_offset, self._offset),
+            horizon_ms=log.horizon_ms,
         )
         data, files = encode_snapshot(cutting), log.services.files
         self._work(lambda: _save_word(files, log.folder, data), self._promised)
@@ -114,6 +121,7 @@ class _Cut:
                 last.index = last.index.before(self._position)
                 last.indexed_at, last.index_saved = last.index.positions[-1], False
         self._gone = log.forget_segments(self._place + self._keeps_last, len(log.segments))
+        log.cleaned_offset = min(log.cleaned_offset, self._offset)
         log.epochs.cut_end(self._offset)
         log.producers.cut_end(self._offset)
         log.restart_at(self._offset)
@@ -202,7 +210,7 @@ def _boundary(log: Log, segment: Segment, offset: int) -> tuple[int, int]:
         index = segment.index or load_index(files, segment, fetch, log.holes, log.config.index_interval_bytes)
         relative, start = index.find(offset - segment.base)
         start, expected = log.holes.skip(segment.base, start, offset) or (start, segment.base + relative)
-        walk = Walk(fetch, start, segment.size, expected, check_crc=False)
+        walk = Walk(fetch, start, segment.size, expected, check_crc=False, has_gaps=segment.has_gaps)
         for position, batch in walk.batches():
             if batch[3] > offset:
                 return position, batch[2]

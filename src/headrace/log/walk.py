@@ -1,7 +1,7 @@
 """A walk over the batches of a segment file, a window at a time, until they end or stop being true.
 
-Offsets must follow each other without a gap: the base offset lies outside of a batch's own checksum, so the
-neighbours are what tells a changed one.
+Offsets must follow each other: the base offset lies outside of a batch's own checksum, so the neighbours are what tells
+a changed one. Without a gap, unless compaction has left some: then they only rise.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ Fetch = Callable[[int, int], bytes]  # size, position -> bytes, fewer only at th
 
 
 class Walk:
-    __slots__ = ("_check_crc", "_end", "_fetch", "expected", "position", "why")
+    __slots__ = ("_check_crc", "_end", "_fetch", "_has_gaps", "expected", "position", "why")
 
-    def __init__(self, fetch: Fetch, position: int, end: int, expected: int, *, check_crc: bool) -> None:
-        self._fetch, self._end, self._check_crc = fetch, end, check_crc
+    def __init__(
+        self, fetch: Fetch, position: int, end: int, expected: int, *, check_crc: bool, has_gaps: bool = False
+    ) -> None:
+        self._fetch, self._end, self._check_crc, self._has_gaps = fetch, end, check_crc, has_gaps
         self.position = position  # the walk came so far,
-        self.expected = expected  # and the next batch has this offset
+        self.expected = expected  # and the next batch has this offset, or a later one where there are gaps
         self.why: str | None = None  # it did not reach the end
 
     def batches(self) -> Iterator[tuple[int, Scanned]]:
@@ -37,7 +39,7 @@ class Walk:
             data = self._fetch(wanted, start)
             found, at, why = scan(data, 0, len(data), self.expected, self._check_crc)
             for batch in found:
-                if batch[2] != self.expected:
+                if batch[2] != self.expected and not self._has_gaps:
                     self.why = f"offset {batch[2]} where {self.expected} was expected"
                     return
                 yield start + batch[0], batch

@@ -16,12 +16,17 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 # Every event that there is: what an operator has to act on, should know about, or may want to see.
 LEVEL_OF = {
+    "group.expired": "info",
+    "group.generation": "debug",
+    "group.not-loaded": "error",
     "kafka.closed": "debug",
     "kafka.connections-full": "warning",
     "kafka.opened": "debug",
     "kafka.slow": "warning",
+    "log.compacted": "info",
     "log.damage": "error",
     "log.failed": "error",
+    "log.not-compacted": "warning",
     "log.not-deleted": "warning",
     "log.not-saved": "warning",
     "log.not-synced": "warning",
@@ -44,6 +49,10 @@ LEVEL_OF = {
     "topic.grown": "info",
     "topic.not-created": "warning",
     "topic.trimmed": "info",
+    "transaction.marker-delayed": "warning",
+    "transaction.marker-refused": "warning",
+    "transaction.not-loaded": "error",
+    "transaction.timed-out": "info",
 }
 
 

@@ -23,6 +23,7 @@ from headrace.log.store import LogStore
 from headrace.metrics import Histogram
 from headrace.node.events import Events
 from headrace.node.host import DiskSpace
+from headrace.node.real import LoopTimers
 from headrace.node.settings import Address, Settings
 from headrace.node.watch import NodeWatch
 from headrace.ports import Background, Clock, Files
@@ -67,7 +68,11 @@ class Node:
     async def start(self) -> None:
         self._loop = loop = asyncio.get_running_loop()
         settings = self.settings
-        limits = StoreLimits(open_files=self._open_files, tail_bytes=settings.tail_memory_bytes)
+        limits = StoreLimits(
+            open_files=self._open_files,
+            tail_bytes=settings.tail_memory_bytes,
+            compaction_bytes=settings.compaction_memory_bytes,
+        )
         self.store = LogStore.open(
             settings.data, self._files, self.clock, self._log_background, limits, self.events.event
         )
@@ -83,6 +88,7 @@ class Node:
                 loop.create_future,
                 lambda: self._chance.randbytes(16),
                 self.events.event,
+                LoopTimers(loop),
             )
             self.broker.loggers, self.broker.disk_space = self._loggers, self.disk_space
             advertised = settings.kafka_advertised
@@ -101,6 +107,8 @@ class Node:
                 if address is not None:
                     self.addresses[name] = await self._listen(name, address)
             await self._register()
+            self.broker.groups.start()
+            self.broker.transactions.start()
             await self.broker.make_sure_of(settings.default_topics)
         except BaseException:
             for door in self.doors.values():
@@ -113,6 +121,7 @@ class Node:
         self.is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
+        self.broker.groups.stop()
         for door in self.doors.values():
             await door.stop()
         self.broker.flush()
@@ -180,6 +189,7 @@ class Node:
         """All that is done now and then is done now: for a driver that moves the clock."""
         self.broker.sync_due()
         self.broker.maintain()
+        self.broker.groups.catch_up()
         self.watch.look()
         self.kafka.look_for_timeouts()
 

@@ -1,4 +1,4 @@
-"""The real clock and the real threads behind the ports."""
+"""The real clock, the loop's timers and the real threads behind the ports."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
+
+from headrace.ports import Cancel
 
 T = TypeVar("T")
 
@@ -18,6 +20,14 @@ class RealClock:
         return time.time_ns() // 1_000_000
 
     monotonic = staticmethod(time.monotonic)  # asked for with each request: the system's own, without a frame of ours
+
+
+class LoopTimers:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def after(self, seconds: float, call: Callable[[], object]) -> Cancel:
+        return (self._loop.call_later(seconds, call) if seconds > 0 else self._loop.call_soon(call)).cancel
 
 
 class Threads:

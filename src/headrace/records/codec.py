@@ -14,6 +14,8 @@ from headrace.records import compression as compressions
 from headrace.records import kernel
 from headrace.records.header import (
     CONTROL,
+    CRC,
+    CRC_AT,
     CRC_FROM,
     HEADER,
     HEADER_BYTES,
@@ -123,8 +125,7 @@ def seal(batch: bytearray, count: int, base_timestamp: int, max_timestamp: int, 
     )
     HEADER.pack_into(batch, 0, *fields)
     with memoryview(batch) as view:
-        crc = kernel.crc32c(view[CRC_FROM:])
-    HEADER.pack_into(batch, 0, *fields._replace(crc=crc))
+        CRC.pack_into(batch, CRC_AT, kernel.crc32c(view[CRC_FROM:]))
     return batch
 
 

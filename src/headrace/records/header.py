@@ -28,6 +28,7 @@ from headrace.ports import Buffer
 
 HEADER_BYTES = 61
 PREFIX_BYTES = 12  # base offset and length: what must be read to know where the next batch starts
+CRC_AT = 17
 CRC_FROM = 21  # the checksum covers everything from here on
 MAGIC = 2
 MAGIC_AT = 16  # the same place in every format that Kafka ever had
@@ -39,9 +40,11 @@ COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40  # the base timestamp says until when tombstones and markers of this batch stay
 LAST_COMPRESSION = 4  # none, gzip, snappy, lz4, zstd
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
+CRC = struct.Struct(">I")
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 _NEW_TUPLE = tuple.__new__
@@ -122,3 +125,17 @@ def assign(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epo
     """Gives the batch its place in the log. The checksum stays true: it does not cover these fields."""
     _BASE_OFFSET.pack_into(buffer, at, base_offset)
     _LEADER_EPOCH.pack_into(buffer, at + PREFIX_BYTES, leader_epoch)
+
+
+def reseal(header: BatchHeader, records: Buffer) -> bytearray:
+    """The batch that has this header and these records: length and checksum are made anew."""
+    from headrace.records.twin.checksum import crc32c  # late: what knows the fields needs no checksum
+
+    batch = bytearray(HEADER_BYTES)
+    batch += records
+    header = header._replace(length=len(batch) - PREFIX_BYTES)
+    HEADER.pack_into(batch, 0, *header)
+    with memoryview(batch) as view:
+        crc = crc32c(view[CRC_FROM:])
+    HEADER.pack_into(batch, 0, *header._replace(crc=crc))
+    return batch

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-API_VERSION = 3  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
+API_VERSION = 4  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
 
 
 def _why_not() -> str:
@@ -31,6 +31,7 @@ NATIVE = not REASON
 
 if TYPE_CHECKING or not NATIVE:
     from headrace.records.twin import (
+        OffsetMap,
         crc32c,
         cut,
         decode_columns,
@@ -44,6 +45,7 @@ if TYPE_CHECKING or not NATIVE:
     )
 else:
     from headrace_native import (
+        OffsetMap,
         crc32c,
         cut,
         decode_columns,
@@ -60,6 +62,7 @@ __all__ = [
     "API_VERSION",
     "NATIVE",
     "REASON",
+    "OffsetMap",
     "crc32c",
     "cut",
     "decode_columns",

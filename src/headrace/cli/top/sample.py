@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 METRICS_PATH, HEALTH_PATH = "/metrics/prometheus", "/healthz"
 MAX_TOPICS = 200  # asked for offsets at each look, where there are no metrics
+GROUP_LAG, GROUP_LAG_SECONDS = "headrace_group_lag_records", "headrace_group_lag_seconds"
 _BUCKET = "_bucket"
 _OK = 200
 
@@ -29,6 +30,8 @@ class Sample(msgspec.Struct):
     """By name (with its state, for partitions), other labels summed up."""
     topics: dict[str, dict[str, float]] = {}
     """By topic, then by name."""
+    groups: dict[str, dict[str, float]] = {}
+    """By group, then by name: over its topics the sum, of what is in seconds the greatest."""
     buckets: dict[str, dict[float, float]] = {}
     """By name (with its api, for requests), then by upper bound: how many so far took at most that."""
     labels: dict[str, str] = {}
@@ -67,6 +70,8 @@ def parsed(text: str, at_s: float) -> Sample:
                 at = float(one.labels["le"])
                 buckets = sample.buckets.setdefault(name, {})
                 buckets[at] = buckets.get(at, 0.0) + one.value
+            elif "group" in one.labels:
+                _add(sample.groups.setdefault(one.labels["group"], {}), one.name, one.value)
             elif "topic" in one.labels and "partition" not in one.labels:
                 sample.topics.setdefault(one.labels["topic"], {})[one.name] = one.value
             elif "partition" not in one.labels:
@@ -75,6 +80,11 @@ def parsed(text: str, at_s: float) -> Sample:
             if one.name == "headrace_build_info":
                 sample.labels = dict(one.labels)
     return sample
+
+
+def _add(group: dict[str, float], name: str, value: float) -> None:
+    known = group.get(name, 0.0)
+    group[name] = max(known, value) if name == GROUP_LAG_SECONDS else known + value
 
 
 async def from_kafka(client: Client) -> Sample:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from headrace.cli.output import Column, plain_lines, printable
-from headrace.cli.parsing import show_duration, show_size, show_time
-from headrace.cli.top.view import Node, Topic, View
+from headrace.cli.parsing import show_duration, show_seconds, show_size, show_time
+from headrace.cli.top.view import Group, Node, Topic, View
 
 GAP = "   "
+MOST_GROUPS = 5
 V = TypeVar("V")
 
 
@@ -30,6 +31,11 @@ TOPIC_COLUMNS = (
     Column("out_records_per_second", "out rec/s", align="right", show=_rate),
     Column("out_bytes_per_second", "out B/s", align="right", show=_size),
 )
+GROUP_COLUMNS = (
+    Column("group"),
+    Column("lag", align="right", show=_rate),
+    Column("lag_seconds", "behind", align="right", show=show_seconds),
+)
 
 
 def lines(view: View, most_topics: int) -> list[str]:
@@ -40,7 +46,17 @@ def lines(view: View, most_topics: int) -> list[str]:
         return [*told, "No topics yet; `headrace topic create NAME` makes one."]
     cells = [[_cell(column, topic) for column in shown] for topic in view.topics[:most_topics]]
     left = len(view.topics) - most_topics
-    return told + plain_lines(cells, shown) + ([f"and {left} more"] if left > 0 else [])
+    return told + plain_lines(cells, shown) + ([f"and {left} more"] if left > 0 else []) + _group_lines(view.groups)
+
+
+def _group_lines(groups: list[Group]) -> list[str]:
+    """Those that are furthest behind."""
+    shown = [column for column in GROUP_COLUMNS if _is_told(column, groups)]
+    if not groups:
+        return []
+    cells = [[_cell(column, group) for column in shown] for group in groups[:MOST_GROUPS]]
+    left = len(groups) - MOST_GROUPS
+    return ["", *plain_lines(cells, shown), *([f"and {left} more"] if left > 0 else [])]
 
 
 def _node_lines(node: Node) -> list[str]:
@@ -76,12 +92,12 @@ def _word(name: str, value: V | None, show: Callable[[V], str] = str) -> str:
     return "" if value is None else f"{name} {show(value)}".strip()
 
 
-def _is_told(column: Column, topics: list[Topic]) -> bool:
-    return any(getattr(topic, column.name) is not None for topic in topics)
+def _is_told(column: Column, rows: Sequence[Topic | Group]) -> bool:
+    return any(getattr(row, column.name) is not None for row in rows)
 
 
-def _cell(column: Column, topic: Topic) -> str:
-    value = getattr(topic, column.name)
+def _cell(column: Column, row: Topic | Group) -> str:
+    value = getattr(row, column.name)
     if value is None:
         return ""
     return printable(column.show(value) if column.show else str(value))

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from headrace.cli.top.sample import Sample
+from headrace.cli.top.sample import GROUP_LAG, GROUP_LAG_SECONDS, Sample
 
 PERCENTILE = 0.99
 
@@ -42,6 +42,12 @@ class Topic(msgspec.Struct, frozen=True):
     out_bytes_per_second: float | None
 
 
+class Group(msgspec.Struct, frozen=True):
+    group: str
+    lag: int | None
+    lag_seconds: float | None
+
+
 class View(msgspec.Struct, frozen=True):
     time_ms: int
     server: str
@@ -50,14 +56,18 @@ class View(msgspec.Struct, frozen=True):
     interval_seconds: float
     node: Node
     topics: list[Topic]
+    groups: list[Group] = []
+    """Those that are furthest behind first; none where the server does not tell of any."""
 
 
 def view(server: str, source: str, before: Sample, now: Sample) -> View:
     between_s = max(now.at_s - before.at_s, 1e-9)
     topics = [_topic(name, before, now, between_s) for name in now.topics]
     topics.sort(key=lambda one: (-(one.in_bytes_per_second or one.in_records_per_second or 0), one.topic))
-    seconds = round(between_s, 3)
-    return View(time.time_ns() // 1_000_000, server, source, seconds, _node(before, now, between_s), topics)
+    groups = [_group(name, values) for name, values in now.groups.items()]
+    groups.sort(key=lambda one: (-(one.lag_seconds or 0), -(one.lag or 0), one.group))
+    node, seconds = _node(before, now, between_s), round(between_s, 3)
+    return View(time.time_ns() // 1_000_000, server, source, seconds, node, topics, groups)
 
 
 def _node(before: Sample, now: Sample, between_s: float) -> Node:
@@ -110,6 +120,11 @@ def _topic(name: str, before: Sample, now: Sample, between_s: float) -> Topic:
         rate("headrace_topic_read_records_total"),
         rate("headrace_topic_read_bytes_total"),
     )
+
+
+def _group(name: str, values: dict[str, float]) -> Group:
+    lag = values.get(GROUP_LAG)
+    return Group(name, None if lag is None else int(lag), values.get(GROUP_LAG_SECONDS))
 
 
 def _rate(before: float | None, now: float | None, between_s: float) -> float | None:

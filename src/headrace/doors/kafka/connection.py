@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Awaitable
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.doors.kafka import errors
-from headrace.doors.kafka.answers import Answer
+from headrace.doors.kafka.answers import Answer, Later
 from headrace.doors.kafka.api import fetch, produce
 from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.limits import JOINED_BYTES, OWN_FRAME_BYTES, PEEK_BYTES, WRITE_HIGH_WATER_BYTES
@@ -232,10 +232,13 @@ class Connection(asyncio.BufferedProtocol):
         else:
             answer = self.place(Answer())
             handled = self.door.handle(buffer, end, header, self._context(header))
-            if isinstance(handled, bytes):
-                answer.buffers = (handled,)
+            given = handled.given if isinstance(handled, Later) else handled
+            if isinstance(given, bytes):
+                answer.buffers = (given,)
                 self.done(header.api_key, self.turn_at)
-            else:
+            elif isinstance(handled, Later):
+                self._wait_for_call(answer, handled, header.api_key)
+            elif not isinstance(handled, bytes):
                 self.wait_for(answer, handled, header.api_key)
 
     def _context(self, header: RequestHeader) -> Context:
@@ -252,6 +255,19 @@ class Connection(asyncio.BufferedProtocol):
         """Nothing behind this request is taken until it is answered."""
         self._blocked = True
         self.door.spawn(self._wait(answer, handled, api_key, self.turn_at), self)
+
+    def _wait_for_call(self, answer: Answer, later: Later[Any], api_key: int) -> None:
+        """As `wait_for`, without a task."""
+        self._blocked = True
+        began = self.turn_at
+
+        def take(given: bytes) -> None:
+            answer.buffers = (given,)
+            self.done(api_key, began)
+            self._blocked = False
+            self._drain()  # at once: nothing else of this connection can be ready with it
+
+        later.when_given(take)
 
     async def _wait(self, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
         try:

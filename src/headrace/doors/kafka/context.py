@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from headrace.errors import HeadraceError
+from headrace.log.config import Done
+
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
@@ -28,3 +31,14 @@ class Context(NamedTuple):
 
     in_background: InBackground
     """For what would hold up the loop."""
+
+    async def when(self, start: Callable[[Done], None]) -> None:
+        """Waits for what `start` begins, and which tells by a call how it ended; raises what it was told."""
+        promise = self.broker.new_promise()
+
+        def done(error: HeadraceError | None) -> None:
+            if not promise.done():
+                promise.set_result(None) if error is None else promise.set_exception(error)
+
+        start(done)
+        await promise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TypeVar, cast
 
@@ -16,6 +16,7 @@ from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.limits import SCRATCH_BYTES, KafkaLimits
 from headrace.doors.kafka.memory import RequestMemory
 from headrace.doors.kafka.metrics import KafkaMetrics
+from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.sessions import Sessions
 from headrace.doors.kafka.unsent import Unsent
 from headrace.ports import Background
@@ -43,6 +44,7 @@ class KafkaDoor:
         """`advertised`: the address that clients are told, when it is not the one at which they reach us."""
         self.broker, self.loop, self.limits, self.advertised = broker, loop, limits, advertised
         self._background, self._on_event = background, on_event
+        broker.groups.our_name = from_kafka
         self.metrics = KafkaMetrics(broker.clock.monotonic, self._slow)
         self.scratch = bytearray(SCRATCH_BYTES)
         self.scratch_view = memoryview(self.scratch)
@@ -94,7 +96,7 @@ class KafkaDoor:
 
     # For connections
 
-    def handle(self, buffer: memoryview, end: int, header: RequestHeader, context: Context) -> bytes | Awaitable[bytes]:
+    def handle(self, buffer: memoryview, end: int, header: RequestHeader, context: Context) -> registry.Handled:
         with errors.counted(partial(self.metrics.failed, header.api_key)):
             return registry.handle(buffer, end, header, context)
 
@@ -124,7 +126,7 @@ class KafkaDoor:
         self._on_event("kafka.closed", {"peer": connection.peer, "why": why})
 
     def _slow(self, api_key: int, took_s: float, count: int) -> None:
-        api = registry.apis()[api_key].name
+        api = registry.name_of(api_key)
         self._on_event("kafka.slow", {"api": api, "took_ms": int(took_s * 1000), "requests": count})
 
     def spawn(self, work: Coroutine[object, object, None], owner: Connection) -> None:

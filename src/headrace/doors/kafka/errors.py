@@ -6,23 +6,34 @@ handler starts inherit it. Produce and Fetch, which serve many requests in one t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 
 from headrace.wire.kafka import errors as wire
 
-_COUNT: ContextVar[Callable[[int], None] | None] = ContextVar("headrace_kafka_errors", default=None)
+Count = Callable[[int], None]
+
+_COUNT: ContextVar[Count | None] = ContextVar("headrace_kafka_errors", default=None)
 
 
-@contextmanager
-def counted(count: Callable[[int], None]) -> Iterator[None]:
+class counted:  # noqa: N801  # a context manager, and once per request: as a generator it would take three times as long
     """Codes that are asked for inside are counted by this."""
-    token = _COUNT.set(count)
-    try:
-        yield
-    finally:
-        _COUNT.reset(token)
+
+    __slots__ = ("_count", "_token")
+
+    def __init__(self, count: Count | None) -> None:
+        self._count = count
+
+    def __enter__(self) -> None:
+        self._token = _COUNT.set(self._count)
+
+    def __exit__(self, *_: object) -> None:
+        _COUNT.reset(self._token)
+
+
+def current_count() -> Count | None:
+    """For who answers later."""
+    return _COUNT.get()
 
 
 def code_for(error: BaseException) -> tuple[wire.Code, str]:

@@ -70,7 +70,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("headrace_partition_size_bytes", "gauge", "Size of a partition's log.", ("topic", "partition")),
         Metric("headrace_partition_segments", "gauge", "Segments of a partition's log.", ("topic", "partition")),
         Metric(
-            "headrace_series_left_out", "gauge", "Topics or partitions without series of their own: too many.", ("of",)
+            "headrace_series_left_out", "gauge", "Topics, partitions or groups without series of their own: too many.", ("of",)
         ),
     ),
     "The logs": (
@@ -89,6 +89,17 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         ),
         Metric("headrace_log_deleted_segments_total", "counter", "Segments let go, by retention or by wish."),
         Metric("headrace_log_deleted_bytes_total", "counter", "Bytes of segments let go, by retention or by wish."),
+        Metric("headrace_compaction_seconds", "histogram", "Time of one pass of compaction over a log.", (), LONG),
+        Metric(
+            "headrace_compaction_bytes_total",
+            "counter",
+            "Bytes of the segments that compaction went over, before and after it.",
+            ("when",),
+        ),
+        Metric("headrace_compaction_records_total", "counter", "Records that compaction let go."),
+        Metric("headrace_compaction_running", "gauge", "1 while a log is being compacted."),
+        Metric("headrace_compaction_waiting", "gauge", "Logs that wait for their turn."),
+        Metric("headrace_compaction_dirty_ratio", "gauge", "The largest uncompacted share of a log that may go."),
         Metric("headrace_log_damaged_ranges", "gauge", "Ranges of offsets that no longer read back, in open logs."),
         Metric("headrace_log_open_files", "gauge", "Segment files that are open."),
         Metric("headrace_log_open_files_limit", "gauge", "How many may be."),
@@ -128,6 +139,29 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("headrace_kafka_request_memory_limit_bytes", "gauge", "What it may take before connections take turns."),
         Metric("headrace_kafka_unsent_bytes", "gauge", "Answers that slow clients have not taken."),
         Metric("headrace_kafka_unsent_limit_bytes", "gauge", "What it may be before fetches get little."),
+    ),
+    "Consumer groups": (
+        Metric("headrace_groups", "gauge", "Groups, by state.", ("state",)),
+        Metric("headrace_group_members", "gauge", "Members of a group.", ("group",)),
+        Metric(
+            "headrace_group_generations_total",
+            "counter",
+            "How often a group gave out its partitions anew, or lost its last member.",
+        ),
+        Metric("headrace_group_commits_total", "counter", "Positions that members and others committed."),
+        Metric("headrace_group_expired_total", "counter", "Positions that were kept no longer."),
+        Metric(
+            "headrace_group_lag_records",
+            "gauge",
+            "Records of a topic that a group has not read, all its partitions together.",
+            ("group", "topic"),
+        ),
+        Metric(
+            "headrace_group_lag_seconds",
+            "gauge",
+            "Age of the oldest record of a topic that a group has not read; 0: it has read all.",
+            ("group", "topic"),
+        ),
     ),
     "The HTTP door": (
         Metric("headrace_http_connections", "gauge", "Connections now."),

@@ -10,6 +10,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from headrace import __version__
+from headrace.broker.groups.generation import State
 from headrace.broker.topic import Topic
 from headrace.doors.http.door import HttpDoor
 from headrace.doors.kafka import registry
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS = 2000  # with five series each: a scrape stays under two megabytes
 MAX_TOPICS = 1000
+MAX_LAGS = 2000  # groups, and pairs of a group and a topic
 
 
 def read(node: Node) -> Sheet:
@@ -33,6 +35,7 @@ def read(node: Node) -> Sheet:
     _node(node, sheet)
     _topics(node, sheet)
     _logs(node.store.services, sheet)
+    _groups(node, sheet)
     _kafka(node.kafka, sheet)
     _http(node.http, sheet)
     return sheet
@@ -115,6 +118,13 @@ def _logs(services: Services, sheet: Sheet) -> None:
     sheet.put("headrace_log_reads_total", metrics.disk_reads, "disk")
     sheet.put("headrace_log_deleted_segments_total", metrics.deleted_segments)
     sheet.put("headrace_log_deleted_bytes_total", metrics.deleted_bytes)
+    sheet.spread("headrace_compaction_seconds", metrics.compactions)
+    sheet.put("headrace_compaction_bytes_total", metrics.compacted_before_bytes, "before")
+    sheet.put("headrace_compaction_bytes_total", metrics.compacted_after_bytes, "after")
+    sheet.put("headrace_compaction_records_total", metrics.compacted_records)
+    sheet.put("headrace_compaction_running", int(services.compactor.running is not None))
+    sheet.put("headrace_compaction_waiting", services.compactor.waiting)
+    sheet.put("headrace_compaction_dirty_ratio", services.dirtiest())
     sheet.put("headrace_log_damaged_ranges", sum(1 for log in services.logs.copy().values() for _ in log.holes))
     sheet.put("headrace_log_open_files", len(services.budget))
     sheet.put("headrace_log_open_files_limit", services.budget.limit)
@@ -124,8 +134,27 @@ def _logs(services: Services, sheet: Sheet) -> None:
     sheet.put("headrace_ring_limit_bytes", services.rings.limit_bytes)
 
 
+def _groups(node: Node, sheet: Sheet) -> None:
+    groups = node.broker.groups
+    states = {state.value: 0 for state in State}
+    for place, hosted in enumerate(groups.hosted.values()):
+        states[hosted.group.state.value] += 1
+        if place < MAX_LAGS:
+            sheet.put("headrace_group_members", len(hosted.group.roster), hosted.group.id)
+    for state, count in states.items():
+        sheet.put("headrace_groups", count, state)
+    sheet.put("headrace_group_generations_total", groups.saves)
+    sheet.put("headrace_group_commits_total", groups.committed)
+    sheet.put("headrace_group_expired_total", groups.expired)
+    lags = groups.lag.by_topic(node.clock.now_ms())
+    for (group, topic), (records, seconds) in list(lags.items())[:MAX_LAGS]:
+        sheet.put("headrace_group_lag_records", records, group, topic)
+        sheet.put("headrace_group_lag_seconds", seconds, group, topic)
+    sheet.put("headrace_series_left_out", max(0, max(len(lags), len(groups.hosted)) - MAX_LAGS), "groups")
+
+
 def _kafka(door: KafkaDoor, sheet: Sheet) -> None:
-    metrics, apis = door.metrics, registry.apis()
+    metrics, apis = door.metrics, registry.apis() | registry.private()
     connections = door.connections()
     sheet.put("headrace_kafka_connections", len(connections))
     sheet.put("headrace_kafka_connections_limit", door.limits.max_connections)

@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.broker import config
 from headrace.broker.broker import BrokerSettings
+from headrace.broker.groups.settings import MAX_INT, GroupSettings
 from headrace.doors.http.limits import HttpLimits
 from headrace.doors.kafka.limits import KafkaLimits
 from headrace.node.settings.kinds import (
@@ -29,11 +30,12 @@ from headrace.node.settings.topics import DefaultTopics, TopicValue
 
 KIB, MIB = 1 << 10, 1 << 20
 TAIL_MEMORY_BYTES = 64 * MIB
+COMPACTION_MEMORY_BYTES = 128 * MIB
 TOPIC_SECTION = "topic.defaults"
 TOPIC_DEFAULTS = f"{TOPIC_SECTION}."
 
 V = TypeVar("V", covariant=True)
-_limits, _broker = KafkaLimits(), BrokerSettings()
+_limits, _broker, _groups = KafkaLimits(), BrokerSettings(), GroupSettings()
 
 
 class Setting(msgspec.Struct, Generic[V], frozen=True):
@@ -76,6 +78,14 @@ TAIL_MEMORY = Setting(
     Size(MIB),
     str(TAIL_MEMORY_BYTES),
     "Memory for recent batches, all partitions together.",
+)
+COMPACTION_MEMORY = Setting(
+    "node.compaction-memory-bytes",
+    "compaction-memory-bytes",
+    Size(MIB),
+    str(COMPACTION_MEMORY_BYTES),
+    "Memory for the keys of the log that is being compacted, one at a time; more keys take several passes.",
+    "log.cleaner.dedupe.buffer.size",
 )
 KAFKA = Setting(
     "kafka.listen",
@@ -191,6 +201,78 @@ DEFAULT_TOPICS = Setting(
     "",
     "Topics that are made at the start when they are not there; those that are there stay as they are.",
 )
+GROUP_MIN_SESSION = Setting(
+    "groups.min-session-ms",
+    "group-min-session-ms",
+    Duration(1),
+    str(_groups.min_session_ms),
+    "The shortest session timeout that a member of a group may have.",
+    "group.min.session.timeout.ms",
+)
+GROUP_MAX_SESSION = Setting(
+    "groups.max-session-ms",
+    "group-max-session-ms",
+    Duration(1),
+    str(_groups.max_session_ms),
+    "The longest session timeout that a member of a group may have.",
+    "group.max.session.timeout.ms",
+)
+GROUP_DELAY = Setting(
+    "groups.initial-delay-ms",
+    "group-initial-delay-ms",
+    Duration(0),
+    str(_groups.initial_rebalance_delay_ms),
+    "How long an empty group waits for more members after the first, before it gives out partitions.",
+    "group.initial.rebalance.delay.ms",
+)
+GROUP_MAX_SIZE = Setting(
+    "groups.max-size",
+    "group-max-size",
+    Whole(1, MAX_INT),
+    str(_groups.max_size),
+    "Members of one group; more are refused.",
+    "group.max.size",
+)
+GROUP_METADATA = Setting(
+    "groups.metadata-max-bytes",
+    "group-metadata-max-bytes",
+    Size(0, MAX_INT),
+    str(_groups.metadata_max_bytes),
+    "The longest text that a member may keep beside a position.",
+    "offset.metadata.max.bytes",
+)
+GROUP_RETENTION = Setting(
+    "groups.retention-minutes",
+    "group-retention-minutes",
+    Whole(1, MAX_INT),
+    str(_groups.retention_minutes),
+    "How long the positions of a group without members are kept, in minutes.",
+    "offsets.retention.minutes",
+)
+GROUP_RETENTION_CHECK = Setting(
+    "groups.retention-check-ms",
+    "group-retention-check-ms",
+    Duration(1),
+    str(_groups.retention_check_ms),
+    "How often positions are looked for that are kept no longer.",
+    "offsets.retention.check.interval.ms",
+)
+GROUP_PARTITIONS = Setting(
+    "groups.topic-partitions",
+    "group-topic-partitions",
+    Whole(1, 10_000),
+    str(_groups.topic_partitions),
+    "Partitions of the topic that holds groups and positions; counts when it is first made.",
+    "offsets.topic.num.partitions",
+)
+GROUP_SEGMENT = Setting(
+    "groups.topic-segment-bytes",
+    "group-topic-segment-bytes",
+    Size(1 << 14, MAX_INT),
+    str(_groups.topic_segment_bytes),
+    "Size of its segment files; counts when it is first made.",
+    "offsets.topic.segment.bytes",
+)
 LOG_FORMAT = Setting(
     "log.format",
     "log-format",
@@ -224,6 +306,7 @@ SETTINGS: tuple[Setting[object], ...] = (
     NODE_ID,
     READY_FILE,
     TAIL_MEMORY,
+    COMPACTION_MEMORY,
     KAFKA,
     KAFKA_ADVERTISED,
     MAX_CONNECTIONS,
@@ -239,6 +322,15 @@ SETTINGS: tuple[Setting[object], ...] = (
     DEFAULT_PARTITIONS,
     MAX_PARTITIONS,
     DEFAULT_TOPICS,
+    GROUP_MIN_SESSION,
+    GROUP_MAX_SESSION,
+    GROUP_DELAY,
+    GROUP_MAX_SIZE,
+    GROUP_METADATA,
+    GROUP_RETENTION,
+    GROUP_RETENTION_CHECK,
+    GROUP_PARTITIONS,
+    GROUP_SEGMENT,
     LOG_FORMAT,
     LOG_LEVEL,
     LOG_LEVELS,
@@ -252,6 +344,7 @@ SECTIONS = {
     "kafka": "The door for Kafka clients, and its limits.",
     "http": "The door for health and metrics.",
     "topics": "Topics: how many, and which there are from the start.",
+    "groups": "Consumer groups: what members may ask for, and how long positions are kept.",
     "log": "What the node says about itself, on standard error.",
     TOPIC_SECTION: "What holds for topics that have no value of their own, under the names of topic settings.",
 }

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from headrace.broker.broker import BrokerSettings, NewTopic
+from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.settings import StaticSetting
 from headrace.doors.http.limits import HttpLimits
 from headrace.doors.kafka.limits import KafkaLimits
 from headrace.node.settings import table
 from headrace.node.settings.kinds import Address
-from headrace.node.settings.table import SETTINGS, TAIL_MEMORY_BYTES, Setting
+from headrace.node.settings.table import COMPACTION_MEMORY_BYTES, SETTINGS, TAIL_MEMORY_BYTES, Setting
 from headrace.node.settings.tree import DEFAULT, Tree, load
 
 _KAFKA_KINDS = {"switch": "boolean", "number": "long", "size": "long", "duration": "long"}
@@ -30,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True):
     log_level: str = "info"
     log_levels: Mapping[str, str] = {}
     tail_memory_bytes: int = TAIL_MEMORY_BYTES
+    compaction_memory_bytes: int = COMPACTION_MEMORY_BYTES
     default_topics: tuple[NewTopic, ...] = ()
     broker: BrokerSettings = BrokerSettings()
     kafka_limits: KafkaLimits = KafkaLimits()
@@ -58,6 +60,7 @@ def settings_of(tree: Tree) -> Settings:
         log_level=value(table.LOG_LEVEL),
         log_levels=value(table.LOG_LEVELS),
         tail_memory_bytes=value(table.TAIL_MEMORY),
+        compaction_memory_bytes=value(table.COMPACTION_MEMORY),
         default_topics=value(table.DEFAULT_TOPICS),
         broker=BrokerSettings(
             auto_create_topics=value(table.AUTO_CREATE),
@@ -65,6 +68,17 @@ def settings_of(tree: Tree) -> Settings:
             max_partitions=value(table.MAX_PARTITIONS),
             topic_defaults=tree.topic_defaults(),
             static=static_of(tree),
+            groups=GroupSettings(
+                min_session_ms=value(table.GROUP_MIN_SESSION),
+                max_session_ms=value(table.GROUP_MAX_SESSION),
+                initial_rebalance_delay_ms=value(table.GROUP_DELAY),
+                max_size=value(table.GROUP_MAX_SIZE),
+                metadata_max_bytes=value(table.GROUP_METADATA),
+                retention_minutes=value(table.GROUP_RETENTION),
+                retention_check_ms=value(table.GROUP_RETENTION_CHECK),
+                topic_partitions=value(table.GROUP_PARTITIONS),
+                topic_segment_bytes=value(table.GROUP_SEGMENT),
+            ),
         ),
         kafka_limits=KafkaLimits(
             max_connections=value(table.MAX_CONNECTIONS),

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from headrace.ports import Buffer
 from headrace.wire.kafka import header
-from headrace.wire.kafka.primitives import MAX_ASKED, Reader, array, string
+from headrace.wire.kafka.primitives import MAX_ASKED, Reader, array, string, tagged
 
 OLDEST: Final = 0
 NEWEST: Final = 4
@@ -22,6 +22,8 @@ _FLEXIBLE: Final = 3
 _ERROR = struct.Struct(">h")
 _THROTTLE = struct.Struct(">i")
 _RANGE = struct.Struct(">hhh")
+_LEVELS = struct.Struct(">hhx")
+_EPOCH = struct.Struct(">q")
 _FLEXIBLE_RANGE = struct.Struct(">hhhx")
 
 
@@ -36,6 +38,15 @@ class ApiRange(NamedTuple):
     key: int
     oldest: int
     newest: int
+
+
+class Feature(NamedTuple):
+    """One that has levels, and the level that is in force in the cluster."""
+
+    name: str
+    lowest: int
+    highest: int
+    level: int
 
 
 class ApiVersionsResponse(NamedTuple):
@@ -55,9 +66,14 @@ def decode_request(buffer: Buffer, at: int, end: int, version: int) -> ApiVersio
 
 
 def encode_response(
-    version: int, correlation_id: int, error: int, ranges: Sequence[ApiRange], throttle_ms: int = 0
+    version: int,
+    correlation_id: int,
+    error: int,
+    ranges: Sequence[ApiRange],
+    throttle_ms: int = 0,
+    features: Sequence[Feature] = (),
 ) -> bytes:
-    """A whole answer. No features are told: none of Kafka's that a client could ask for by them are here."""
+    """A whole answer. Features are told from version 3 on, in tagged fields."""
     flexible = version >= _FLEXIBLE
     one = _FLEXIBLE_RANGE if flexible else _RANGE
     body = bytearray(_ERROR.pack(error) + array(len(ranges), flexible))
@@ -66,8 +82,21 @@ def encode_response(
     if version >= 1:
         body += _THROTTLE.pack(throttle_ms)
     if flexible:
-        body += b"\0"
+        body += _features(features, version)
     return header.answer(header.API_VERSIONS, version, correlation_id, body)
+
+
+def _features(features: Sequence[Feature], version: int) -> bytes:
+    """Which there are, and at which level each is: of no other meaning than that a client may rely on it. A client that
+    speaks version 3 stumbles over one whose lowest level is 0, so it is not told of those."""
+    told = [feature for feature in features if version > _FLEXIBLE or feature.lowest]
+    if not told:
+        return b"\0"
+    supported, final = bytearray(array(len(told), True)), bytearray(array(len(told), True))
+    for name, lowest, highest, level in told:
+        supported += string(name, True) + _LEVELS.pack(lowest, highest)
+        final += string(name, True) + _LEVELS.pack(level, level)
+    return tagged([(0, bytes(supported)), (1, _EPOCH.pack(0)), (2, bytes(final))])
 
 
 def encode_request(version: int, correlation_id: int, client_id: str | None, request: ApiVersionsRequest) -> bytes:

@@ -48,9 +48,19 @@ class Code(IntEnum):
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
     INVALID_TOPIC_EXCEPTION = 17
     NOT_ENOUGH_REPLICAS = 19
     INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -62,22 +72,39 @@ class Code(IntEnum):
     POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    PRODUCER_FENCED = 90
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     BROKER_ID_NOT_REGISTERED = 102
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
+    TRANSACTION_ABORTABLE = 120
+    INVALID_REGULAR_EXPRESSION = 128
 
 
 _CODES: dict[type[BaseException], Code] = {
@@ -98,6 +125,14 @@ _CODES: dict[type[BaseException], Code] = {
     errors.DamagedRange: Code.CORRUPT_MESSAGE,
     errors.OutOfOrderSequence: Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.StaleProducerEpoch: Code.INVALID_PRODUCER_EPOCH,
+    errors.InvalidTransactionState: Code.INVALID_TXN_STATE,
+    errors.ProducerFenced: Code.PRODUCER_FENCED,
+    errors.UnknownProducerId: Code.INVALID_PRODUCER_ID_MAPPING,
+    errors.ConcurrentTransactions: Code.CONCURRENT_TRANSACTIONS,
+    errors.InvalidTransactionTimeout: Code.INVALID_TRANSACTION_TIMEOUT,
+    errors.CoordinatorFenced: Code.TRANSACTION_COORDINATOR_FENCED,
+    errors.UnknownTransactionalId: Code.TRANSACTIONAL_ID_NOT_FOUND,
+    errors.TransactionAbortable: Code.TRANSACTION_ABORTABLE,
     errors.UnknownTopic: Code.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownTopicId: Code.UNKNOWN_TOPIC_ID,
     errors.TopicExists: Code.TOPIC_ALREADY_EXISTS,
@@ -116,6 +151,23 @@ _CODES: dict[type[BaseException], Code] = {
     errors.NotLeader: Code.NOT_LEADER_OR_FOLLOWER,
     errors.ShuttingDown: Code.NOT_LEADER_OR_FOLLOWER,
     errors.LimitReached: Code.POLICY_VIOLATION,
+    errors.CoordinatorLoading: Code.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.CoordinatorUnavailable: Code.COORDINATOR_NOT_AVAILABLE,
+    errors.NotCoordinator: Code.NOT_COORDINATOR,
+    errors.InvalidGroupId: Code.INVALID_GROUP_ID,
+    errors.GroupNotFound: Code.GROUP_ID_NOT_FOUND,
+    errors.GroupNotEmpty: Code.NON_EMPTY_GROUP,
+    errors.GroupFull: Code.GROUP_MAX_SIZE_REACHED,
+    errors.GroupSubscribed: Code.GROUP_SUBSCRIBED_TO_TOPIC,
+    errors.UnknownMember: Code.UNKNOWN_MEMBER_ID,
+    errors.MemberIdRequired: Code.MEMBER_ID_REQUIRED,
+    errors.FencedMember: Code.FENCED_INSTANCE_ID,
+    errors.IllegalGeneration: Code.ILLEGAL_GENERATION,
+    errors.InconsistentProtocol: Code.INCONSISTENT_GROUP_PROTOCOL,
+    errors.InvalidSessionTimeout: Code.INVALID_SESSION_TIMEOUT,
+    errors.RebalanceInProgress: Code.REBALANCE_IN_PROGRESS,
+    errors.PositionTooLarge: Code.OFFSET_METADATA_TOO_LARGE,
+    errors.UnstablePosition: Code.UNSTABLE_OFFSET_COMMIT,
 }
 
 

@@ -64,6 +64,11 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
+def time_of(milliseconds: int) -> datetime.datetime:
+    """A time as the dataclasses have it."""
+    return _EPOCH + _interval(milliseconds)
+
+
 def error_code(code: int) -> Any:
     """A code as the dataclasses have it."""
     from kio.schema.errors import ErrorCode

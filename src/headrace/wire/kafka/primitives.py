@@ -250,6 +250,11 @@ def string(text: str | None, flexible: bool) -> bytes:
     return (uvarint(len(raw) + 1) if flexible else _INT16.pack(len(raw))) + raw
 
 
+def byte_string(data: Buffer, flexible: bool) -> bytes:
+    """Bytes with their length in front."""
+    return b"".join((uvarint(len(data) + 1) if flexible else _INT32.pack(len(data)), data))
+
+
 def array(count: int | None, flexible: bool) -> bytes:
     """The head of an array of `count` elements; None is null."""
     if flexible:

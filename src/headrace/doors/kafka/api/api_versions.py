@@ -12,6 +12,9 @@ from headrace.wire.kafka import api_versions as wire
 from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.header import API_VERSIONS
 
+# Transactions of version 2: each end raises the producer's epoch, and Produce adds partitions (KIP-890).
+FEATURES = (wire.Feature("transaction.version", 0, 2, 2),)
+
 # What Kafka takes for the name and the version of a client's software.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
@@ -27,7 +30,7 @@ def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes:
         _SOFTWARE.fullmatch(request.software_name) and _SOFTWARE.fullmatch(request.software_version)
     ):
         return wire.encode_response(version, correlation_id, Code.INVALID_REQUEST, [])
-    return wire.encode_response(version, correlation_id, Code.NONE, _ranges())
+    return wire.encode_response(version, correlation_id, Code.NONE, _ranges(), features=FEATURES)
 
 
 @cache

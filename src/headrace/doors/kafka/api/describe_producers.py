@@ -1,4 +1,6 @@
-"""DescribeProducers, 0: the idempotent producers that a partition remembers, and what each wrote last."""
+"""DescribeProducers, 0: the producers that a partition remembers, what each wrote last, and where the transaction began
+that it has under way.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.finding import outcome, partition_of
 from headrace.doors.kafka.registry import Api
 from headrace.errors import HeadraceError, NotLeader
+from headrace.log.producers import State
+from headrace.log.transactions import Transactions
 from headrace.ports import Buffer
 from headrace.wire.kafka import messages
 from headrace.wire.kafka.header import DESCRIBE_PRODUCERS
@@ -44,21 +48,21 @@ async def _partition(schema: Any, broker: Broker, name: str, index: int, room: i
         if partition.log is None:
             raise partition.error or NotLeader("the partition is not open")
         known = sorted(partition.log.producers.save(), key=lambda one: -one[1][1])[:room]
-        producers = tuple(_producer(schema, *one) for one in known)
+        producers = tuple(_producer(schema, partition.log.transactions, *one) for one in known)
     except HeadraceError as refused:
         error = refused
     return schema.PartitionResponse(partition_index=index, **outcome(error), active_producers=producers)
 
 
-def _producer(schema: Any, producer_id: int, state: tuple[int, int, tuple[tuple[int, ...], ...]]) -> Any:
+def _producer(schema: Any, transactions: Transactions, producer_id: int, state: State) -> Any:
     epoch, heard_ms, batches = state
     return schema.ProducerState(
         producer_id=producer_id,
         producer_epoch=epoch,
         last_sequence=batches[-1][1] if batches else _NONE,
         last_timestamp=heard_ms,
-        coordinator_epoch=_NONE,
-        current_txn_start_offset=_NONE,
+        coordinator_epoch=transactions.coordinators.get(producer_id, _NONE),
+        current_txn_start_offset=transactions.ongoing.get(producer_id, _NONE),
     )
 
 

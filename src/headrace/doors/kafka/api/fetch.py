@@ -90,6 +90,7 @@ class Fetch:
     ) -> None:
         self.connection, self.header, self.request = connection, header, request
         self.session, self.incremental = session, incremental
+        self._is_committed = request.isolation_level == READ_COMMITTED
         self._asked = asked
         self._answer = connection.place(Answer())
         self._began = connection.turn_at
@@ -227,7 +228,8 @@ class Fetch:
             if left <= 0 and not at_least_one:
                 partition.check_offset(want.fetch_offset)
                 return ReadResult([], 0, want.fetch_offset)
-            return partition.read(want.fetch_offset, max(0, min(want.max_bytes, left)), at_least_one=at_least_one)
+            max_bytes = max(0, min(want.max_bytes, left))
+            return partition.read(want.fetch_offset, max_bytes, at_least_one=at_least_one, committed=self._is_committed)
         except HeadraceError as error:
             return error
 
@@ -287,7 +289,9 @@ class Fetch:
         assert isinstance(found, ReadResult)
         if partition is None or partition.log is None:  # deleted while we read
             return wire.FetchedPartition(one.index, code_for(_unknown(one))[0])
-        aborted: list[tuple[int, int]] | None = [] if self.request.isolation_level == READ_COMMITTED else None
+        aborted: list[tuple[int, int]] | None = None
+        if self._is_committed:
+            aborted = partition.aborted(one.want.fetch_offset, found.next_offset) if found.size else []
         pieces: list[Buffer] = found.pieces
         return wire.FetchedPartition(
             one.index,

@@ -15,12 +15,14 @@ from uuid import UUID
 from headrace.broker.partition import Partition
 from headrace.broker.topic import Topic
 from headrace.cluster.controller import MAX_TOPIC_NAME_BYTES
+from headrace.doors.kafka import transacting
 from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
 from headrace.errors import HeadraceError, InvalidRecord, StorageFailed, UnknownTopic, UnknownTopicId
 from headrace.log.config import Staged
 from headrace.ports import Buffer
+from headrace.records.header import TRANSACTIONAL
 from headrace.wire.kafka import produce as wire
 from headrace.wire.kafka.errors import InvalidAcks, RequestTimedOut, UnsupportedCompression, code_for
 from headrace.wire.kafka.header import PRODUCE
@@ -189,7 +191,7 @@ def stage(
                     closed[partition] = None
     if request.acks != NOBODY_WAITS:
         connection.place(pending)
-    if closed:
+    if closed or (request.transactional_id is not None and transacting.has_to_wait(pending, buffer)):
         connection.block()
         kept = bytearray(buffer[:end]) if own is None else own
         connection.door.spawn(_open_first(pending, kept, list(closed)), connection)
@@ -210,6 +212,8 @@ async def _open_first(pending: Pending, own: bytearray, closed: list[Partition])
                 for part in pending.parts:
                     if part.partition is partition:
                         part.error = error
+        if pending.request.transactional_id is not None:
+            await transacting.join(pending, memoryview(own))
         _append(pending, memoryview(own), own)
         connection.finish_turn(pending, began)
     finally:
@@ -232,11 +236,15 @@ def _append(pending: Pending, buffer: memoryview, own: bytearray | None) -> None
                 raise InvalidRecord("no records")
             if version < ZSTD_FROM and stop - start > ATTRIBUTES_AT and buffer[start + ATTRIBUTES_AT] & 7 == ZSTD:
                 raise UnsupportedCompression("zstd needs Produce version 7")
+            is_first = False
+            if stop - start > ATTRIBUTES_AT and buffer[start + ATTRIBUTES_AT] & TRANSACTIONAL:
+                transacting.check(pending, part, buffer)
+                is_first = version >= transacting.ADDS_FROM
             if own is not None and 2 * (stop - start) >= len(own):
                 # The log may keep the whole frame: it is hardly larger than the batch.
-                part.staged = partition.append(buffer[start:stop], now_ms)
+                part.staged = partition.append(buffer[start:stop], now_ms, is_first=is_first)
             else:
-                part.staged = partition.append(bytearray(buffer[start:stop]), now_ms)
+                part.staged = partition.append(bytearray(buffer[start:stop]), now_ms, is_first=is_first)
         except HeadraceError as error:
             part.error = error
 

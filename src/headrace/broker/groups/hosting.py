@@ -1,0 +1,182 @@
+"""The groups of this node: read back from `__consumer_offsets`, found by name, stepped, and woken when it is time.
+
+- While a partition of that topic is read back, its groups are answered that they load; one that cannot be read back is
+  tried again.
+- One timer for each group, at the earliest time that matters to it. Heartbeats move deadlines back and touch no timer:
+  one that goes off early looks, and is set anew.
+- Who waits is a function that is called with the answer, once; often before the call returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, cast
+
+from headrace.broker.groups import records
+from headrace.broker.groups.events import Effect, Event, Save, Saved, Tell, Tick
+from headrace.broker.groups.group import Group
+from headrace.broker.groups.hosted import Hosted
+from headrace.broker.groups.replay import Replay
+from headrace.broker.groups.settings import MAX_GROUPS, GroupSettings
+from headrace.broker.state_topic import Entry, StateTopic
+from headrace.errors import (
+    CoordinatorLoading,
+    CoordinatorUnavailable,
+    HeadraceError,
+    IllegalGeneration,
+    InvalidGroupId,
+    LimitReached,
+    NotCoordinator,
+    UnknownMember,
+)
+from headrace.log.config import Done
+from headrace.records.codec import Producer
+
+if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
+
+TOPIC = "__consumer_offsets"
+RETRY_S = 5.0  # until a partition that did not read is tried again
+
+
+class Hosting:
+    def __init__(self, broker: Broker, settings: GroupSettings) -> None:
+        self._broker, self.settings = broker, settings
+        config = {"segment.bytes": str(settings.topic_segment_bytes)}
+        self.state = StateTopic(broker, TOPIC, settings.topic_partitions, config)
+        self.hosted: dict[str, Hosted] = {}
+        topic = self.state.topic
+        partitions = range(len(topic.partitions) if topic is not None else 0)
+        loading = CoordinatorLoading("groups are being read back")
+        self._unready: dict[int, HeadraceError] = dict.fromkeys(partitions, loading)  # not read back, and why
+        self._transactions: dict[tuple[int, int], set[str]] = {}  # open ones: groups by partition and producer
+        self._is_stopped = False
+        self.saves = 0  # how often a group gave out its partitions, or lost its last member
+
+    # Coming and going
+
+    def start(self) -> None:
+        """Reads back what is kept, in the background."""
+        self._load_next(list(self._unready))
+
+    def stop(self) -> None:
+        """Nobody is kept waiting: another node, or the next life of this one, goes on."""
+        self._is_stopped = True
+        for hosted in self.hosted.values():
+            hosted.disarm()
+            self._carry_out(hosted, hosted.group.let_go(NotCoordinator("the node is stopping")))
+
+    def _load_next(self, partitions: list[int]) -> None:
+        if partitions and not self._is_stopped:
+            index, replay = partitions[0], Replay()
+            self.state.load_batches(index, replay.apply, partial(self._loaded, partitions, replay))
+
+    def _loaded(self, partitions: list[int], replay: Replay, error: HeadraceError | None) -> None:
+        index, rest = partitions[0], partitions[1:]
+        if error is None:
+            self._install(index, replay)
+        else:
+            self._unready[index] = CoordinatorUnavailable(f"its groups do not read back: {error}")
+            self._broker.on_event("group.not-loaded", {"partition": index, "error": str(error)})
+            self._broker.timers.after(RETRY_S, partial(self._load_next, [index]))
+        self._load_next(rest)
+
+    def _install(self, index: int, replay: Replay) -> None:
+        found = replay.hosted(index, self.settings, self._broker.clock.monotonic())
+        self.hosted.update(found)
+        for producer_id, groups in replay.transactions.items():
+            self._transactions[index, producer_id] = groups
+        del self._unready[index]
+        for hosted in found.values():
+            self._arm(hosted)
+
+    # Finding them
+
+    def _check_ready(self, group_id: str) -> None:
+        if self._is_stopped:
+            raise NotCoordinator("the node is stopping")
+        if self._unready and (error := self._unready.get(self.state.partition_for(group_id))):
+            raise error
+
+    def _find(self, group_id: str, create: bool = False) -> Hosted:
+        hosted = self.hosted.get(group_id)
+        if hosted is not None and not self._is_stopped:
+            return hosted
+        if not group_id:
+            raise InvalidGroupId("a group has a name")
+        self._check_ready(group_id)
+        if not create:
+            raise UnknownMember(f"there is no group {group_id!r}")
+        return self._create(group_id)
+
+    def _find_for_commit(self, group_id: str, generation: int) -> Hosted:
+        self._check_ready(group_id)
+        hosted = self.hosted.get(group_id)
+        if hosted is None and generation >= 0:
+            raise IllegalGeneration(f"there is no group {group_id!r}")
+        return hosted or self._create(group_id)
+
+    def _create(self, group_id: str) -> Hosted:
+        if len(self.hosted) >= MAX_GROUPS:
+            raise LimitReached(f"this node keeps at most {MAX_GROUPS} groups (max_groups)")
+        hosted = Hosted(Group(group_id, self.settings), self.state.partition_for(group_id))
+        self.hosted[group_id] = hosted
+        return hosted
+
+    def _dismiss_vacant(self, hosted: Hosted) -> None:
+        if hosted.is_vacant and self.hosted.get(hosted.group.id) is hosted:
+            hosted.disarm()
+            del self.hosted[hosted.group.id]
+
+    # Driving them
+
+    def _step(self, hosted: Hosted, event: Event) -> None:
+        self._carry_out(hosted, hosted.group.step(self._broker.clock.monotonic(), event))
+        self._dismiss_vacant(hosted)
+        self._arm(hosted)
+
+    def _carry_out(self, hosted: Hosted, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Tell(who, answer):
+                    call(who, answer)
+                case Save(ticket, snapshot):
+                    told = {"group": hosted.group.id, "generation": snapshot.generation}
+                    self._broker.on_event("group.generation", told | {"members": len(snapshot.members)})
+                    self.saves += 1
+                    hosted.since_ms = self._broker.clock.now_ms()
+                    value = records.group_value(snapshot, hosted.since_ms)
+                    entry = (records.group_key(hosted.group.id), value)
+                    self._append(hosted, [entry], partial(self._saved, hosted, ticket))
+
+    def _saved(self, hosted: Hosted, ticket: int, error: HeadraceError | None) -> None:
+        self._step(hosted, Saved(ticket, error))
+
+    def _append(self, hosted: Hosted, entries: list[Entry], done: Done, producer: Producer | None = None) -> None:
+        def kept(error: HeadraceError | None) -> None:
+            done(None if error is None else CoordinatorUnavailable(f"{TOPIC} cannot be written: {error}"))
+
+        self.state.append(hosted.partition, entries, kept, producer)
+
+    def _arm(self, hosted: Hosted) -> None:
+        """One timer at a time; it may go off early, never late."""
+        at = hosted.group.wake_at
+        if at >= hosted.armed_at or at == inf or self.hosted.get(hosted.group.id) is not hosted or self._is_stopped:
+            return
+        hosted.disarm()
+        hosted.armed_at = at
+        wait_s = max(0.0, at - self._broker.clock.monotonic())
+        hosted.cancel = self._broker.timers.after(wait_s, partial(self._wake, hosted))
+
+    def _wake(self, hosted: Hosted) -> None:
+        hosted.cancel, hosted.armed_at = None, inf
+        if hosted.group.wake_at <= self._broker.clock.monotonic():
+            self._step(hosted, Tick())
+        else:
+            self._arm(hosted)
+
+
+def call(who: object, answer: object) -> None:
+    cast(Callable[[object], None], who)(answer)

@@ -1,0 +1,90 @@
+"""The positions of one group: for each partition the offset that is read next, as the last commit said.
+
+A transaction's positions wait beside them until it ends: committed, each replaces the position that is there, unless
+that was written later in the log; aborted, they are dropped. Whoever wants only settled positions is told where one
+waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+NEVER = -1  # a position without an end of its own
+
+
+class Position(NamedTuple):
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    committed_ms: int = 0
+    expires_ms: int = NEVER
+
+
+Place = tuple[str, int]  # topic, partition
+Commit = tuple[str, int, Position]
+
+
+class _Written(NamedTuple):
+    position: Position
+    at: int  # its offset in the log of positions
+
+
+class Positions:
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[int, _Written]] = {}
+        self._pending: dict[int, dict[Place, _Written]] = {}  # by producer
+
+    def __bool__(self) -> bool:
+        return bool(self._topics or self._pending)
+
+    def __iter__(self) -> Iterator[Commit]:
+        for topic, partitions in self._topics.items():
+            for partition, written in partitions.items():
+                yield topic, partition, written.position
+
+    def topics(self) -> list[tuple[str, list[int]]]:
+        return [(topic, list(partitions)) for topic, partitions in self._topics.items()]
+
+    def get(self, topic: str, partition: int) -> Position | None:
+        partitions = self._topics.get(topic)
+        written = None if partitions is None else partitions.get(partition)
+        return None if written is None else written.position
+
+    def put(self, topic: str, partition: int, position: Position, at: int) -> None:
+        partitions = self._topics.get(topic)
+        if partitions is None:
+            partitions = self._topics[topic] = {}
+        partitions[partition] = _Written(position, at)
+
+    def remove(self, topic: str, partition: int) -> None:
+        partitions = self._topics.get(topic)
+        if partitions is not None and partitions.pop(partition, None) is not None and not partitions:
+            del self._topics[topic]
+
+    # Transactions
+
+    def pend(self, producer_id: int, commits: Sequence[Commit], at: int) -> None:
+        pending = self._pending.setdefault(producer_id, {})
+        for place, (topic, partition, position) in enumerate(commits):
+            pending[topic, partition] = _Written(position, at + place)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        for (topic, partition), written in self._pending.pop(producer_id, {}).items():
+            if committed:
+                known = self._topics.get(topic, {}).get(partition)
+                if known is None or known.at < written.at:
+                    self.put(topic, partition, written.position, written.at)
+
+    def is_pending(self, topic: str, partition: int) -> bool:
+        return any((topic, partition) in pending for pending in self._pending.values())
+
+    # Retention
+
+    def expired(self, is_over: Callable[[str, Position], bool]) -> list[Place]:
+        """Those that may go: over, and no transaction is about to move them."""
+        return [
+            (topic, partition)
+            for topic, partition, position in self
+            if is_over(topic, position) and not (self._pending and self.is_pending(topic, partition))
+        ]

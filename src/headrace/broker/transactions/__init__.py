@@ -1,0 +1,1 @@
+"""Transactions: the coordinator, who decides how each of them ends and sees to it that every partition hears of it."""

@@ -1,0 +1,55 @@
+"""The private request of a streaming sink: docs/transactions.md says what it is for. Not advertised."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from headrace.broker.transactions.events import AbortBatch, CommitBatch, OpenMember, RenewMembers, member_id
+from headrace.doors.kafka.context import Context
+from headrace.doors.kafka.errors import code_for
+from headrace.doors.kafka.registry import Api
+from headrace.errors import HeadraceError
+from headrace.ports import Buffer
+from headrace.wire.kafka import sink as wire
+from headrace.wire.kafka.errors import InvalidRequest
+from headrace.wire.kafka.sink import Action
+
+SEPARATOR = "#"
+
+
+def handle(buffer: Buffer, at: int, end: int, context: Context) -> Awaitable[bytes]:
+    return _answer(wire.decode_request(buffer, at, end, context.version), context)
+
+
+async def _answer(request: wire.SinkRequest, context: Context) -> bytes:
+    try:
+        answer = await _asked(request, context)
+    except HeadraceError as error:
+        code, text = code_for(error)
+        answer = wire.SinkResponse(code, text)
+    return wire.encode_response(context.version, context.correlation_id, answer)
+
+
+async def _asked(request: wire.SinkRequest, context: Context) -> wire.SinkResponse:
+    broker, query = context.broker, request.query
+    if request.action is Action.DRAW:
+        return wire.SinkResponse(0, first=await broker.new_producer_id())
+    if not query or SEPARATOR in query:
+        raise InvalidRequest(f"a query has a name without {SEPARATOR!r}")
+    asked = broker.transactions.ask_sink
+    match request.action:
+        case Action.OPEN:
+            if not request.task or SEPARATOR in request.task:
+                raise InvalidRequest(f"a task has a name without {SEPARATOR!r}")
+            given = await asked(OpenMember, query, request.number, request.task, request.timeout_ms)
+            return wire.SinkResponse(0, None, member_id(query, request.task), *given)
+        case Action.RENEW:
+            return wire.SinkResponse(0, None, None, *await asked(RenewMembers, query, request.number))
+        case Action.COMMIT:
+            found = await asked(CommitBatch, query, request.number, tuple(request.members))
+        case _:
+            found = await asked(AbortBatch, query, request.number, tuple(request.members))
+    return wire.SinkResponse(0, None, None, *found)
+
+
+API = Api(wire.SINK, "Sink", range(1), handle)

@@ -1,0 +1,393 @@
+"""What compaction keeps of a log, what it lets go, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import DamagedRange
+from headrace.log.config import LogConfig, StoreLimits
+from headrace.log.dirt import find_dirt
+from headrace.log.reader import FileRead
+from headrace.records.batch import read_header
+from headrace.records.codec import Producer, Record, encode
+from headrace.records.kernel import OffsetMap
+from tests.log.keyed import (
+    CONFIG,
+    compact,
+    compact_all,
+    end_transaction,
+    keys,
+    put,
+    put_each,
+    records,
+    roll,
+    state,
+    transactional,
+)
+from tests.log.kit import START_MS, World, joined, read_all, read_now
+
+
+def changed(**settings):
+    import msgspec
+
+    return msgspec.structs.replace(CONFIG, **settings)
+
+
+def filled(rounds: int = 6, config: LogConfig = CONFIG, **options):
+    """Five keys, each written once a round."""
+    world = World(config=config)
+    log = world.log()
+    for turn in range(rounds):
+        put_each(log, [(b"k%d" % key, b"%d" % turn + b"." * 60) for key in range(5)], **options)
+    return world, log
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_the_last_value_of_each_key_stays_and_all_before_it_goes(compression):
+    world, log = filled(compression=compression)
+    before = state(log), log.size_bytes
+    compact_all(log, world)
+    assert state(log) == before[0] | {b"end": b"end"}
+    assert sorted(keys(log)) == [b"end", *(b"k%d" % key for key in range(5))]
+    assert log.size_bytes < before[1] / 2
+    world.restart()
+    log = world.log()
+    assert state(log) == before[0] | {b"end": b"end"}
+    assert "log.damage" not in world.kinds()
+
+
+def test_records_keep_their_offsets_times_and_headers():
+    world = World(config=CONFIG)
+    log = world.log()
+    old = encode([Record(b"a", b"1", (), START_MS), Record(b"b", b"2", (("h", b"x"),), START_MS + 7)])
+    log.stage(old, read_header(old), START_MS, 0)
+    log.flush()
+    put(log, (b"a", b"3"), now_ms=START_MS + 9)
+    compact_all(log, world)
+    assert records(log)[:2] == [
+        Record(b"b", b"2", (("h", b"x"),), START_MS + 7, 1),
+        Record(b"a", b"3", (), START_MS + 9, 2),
+    ]
+    first = read_header(read_all(log))
+    assert (first.base_offset, first.next_offset, first.record_count) == (0, 2, 1)
+
+
+def test_a_read_of_an_offset_that_went_gets_the_next_that_stayed():
+    world, log = filled(rounds=20)
+    compact_all(log, world)
+    first = records(log)[0].offset
+    for offset in range(log.written_offset):
+        header = read_header(joined(read_now(log, offset, 1)))
+        assert header.next_offset > offset
+        assert offset >= first or header.base_offset == first
+    assert log.timestamp_lookup(0).run() == (first, START_MS)
+
+
+def test_small_neighbours_become_one_segment_and_their_files_go():
+    world, log = filled(rounds=20)
+    assert len(log.segments) > 10
+    compact_all(log, world)
+    names = [name for name in world.files.list(world.folder()) if name.endswith(".log")]
+    assert len(log.segments) <= 3
+    assert sorted(names) == sorted(segment.name() for segment in log.segments)
+    assert log.size_bytes == sum(segment.size for segment in log.segments)
+
+
+def test_the_active_segment_and_what_is_too_young_stay_as_they_are():
+    world, log = filled(config=changed(min_compaction_lag_ms=5000))
+    roll(log, world)
+    put(log, (b"end", b"end"))
+    compact(log, world)
+    assert len(keys(log)) == 31
+    world.clock.ms += 5001
+    compact(log, world)
+    assert len(keys(log)) == 6
+    put_each(log, [(b"k1", b"%d" % number) for number in range(3)])
+    compact(log, world)
+    assert len(keys(log)) == 9, "the active segment is never compacted"
+
+
+def test_compaction_waits_for_its_share_of_dirt_but_not_longer_than_the_lag():
+    world, log = filled(config=changed(min_dirty_ratio=0.5, max_compaction_lag_ms=60_000))
+    compact_all(log, world)
+    for number in range(60):
+        put(log, (b"own%d" % number, b"x" * 100))
+    compact_all(log, world)
+    size = log.size_bytes
+    put(log, (b"k1", b"once more"))
+    roll(log, world)
+    put(log, (b"k1", b"and again"))
+    compact(log, world)
+    assert not find_dirt(log, world.clock.ms).is_due
+    assert keys(log).count(b"k1") == 3
+    world.clock.ms += 60_001
+    compact(log, world)
+    assert keys(log).count(b"k1") == 2
+    assert log.size_bytes < size + 200
+
+
+def test_tombstones_stay_for_their_time_and_take_all_that_they_delete_along():
+    world, log = filled()
+    put(log, (b"k3", None))
+    compact_all(log, world)
+    tombstones = [record for record in records(log) if record.value is None]
+    assert [record.key for record in tombstones] == [b"k3"]
+    assert tombstones[0].timestamp_ms == START_MS, "its own time is not touched by the horizon"
+    assert keys(log).count(b"k3") == 1
+    compact(log, world)
+    world.clock.ms += 999
+    compact(log, world)
+    assert b"k3" in keys(log)
+    world.clock.ms += 2
+    compact(log, world)
+    assert b"k3" not in keys(log)
+    assert log.horizon_ms == -1
+    world.restart()
+    assert b"k3" not in keys(world.log())
+
+
+def test_records_without_a_key_go():
+    world = World(config=CONFIG)
+    log = world.log()
+    data = encode([Record(None, b"keyless", (), START_MS), Record(b"k", b"v", (), START_MS)])
+    log.stage(data, read_header(data), START_MS, 0)
+    log.flush()
+    compact_all(log, world)
+    assert keys(log) == [b"k", b"end"]
+
+
+def test_more_keys_than_fit_into_memory_take_several_passes(monkeypatch):
+    world = World(config=changed(segment_bytes=4000), limits=StoreLimits(compaction_bytes=40 * OffsetMap.KEY_BYTES))
+    log = world.log()
+    expected = {}
+    for turn in range(4):
+        for key in range(100):
+            value = b"%d" % (turn * key)
+            put(log, (b"%d" % key, value), (b"x%d" % key, value))
+            expected[b"%d" % key] = expected[b"x%d" % key] = value
+    compact_all(log, world)
+    passes = [details for kind, details in world.events if kind == "log.compacted"]
+    assert len(passes) >= 4
+    assert max(details["keys"] for details in passes) <= 40
+    assert len(keys(log)) == 201
+    assert state(log) == expected | {b"end": b"end"}
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
+def test_the_last_batch_of_a_producer_stays_empty_so_that_a_duplicate_is_known(compression):
+    world = World(config=CONFIG)
+    log = world.log()
+    producer = Producer(7, 0, 0)
+    put(log, (b"a", b"1"), (b"a", b"2"), producer=producer, compression=compression)
+    put(log, (b"a", b"3"))
+    compact_all(log, world)
+    assert [read_header(read_all(log)).producer_id, read_header(read_all(log)).record_count] == [7, 0]
+    assert read_header(read_all(log)).compression == 0
+    assert keys(log) == [b"a", b"end"]
+    world.restart()
+    world.files.remove(f"{world.folder()}/snapshot")
+    log = world.log()
+    assert put(log, (b"a", b"1"), (b"a", b"2"), producer=producer).duplicate
+    assert not put(log, (b"a", b"4"), producer=Producer(7, 0, 2)).duplicate
+    assert state(log)[b"a"] == b"4"
+
+
+def test_nothing_of_a_transaction_under_way_is_touched():
+    world = World(config=CONFIG)
+    log = world.log()
+    put(log, (b"a", b"1"))
+    transactional(log, Producer(9, 0, 0), (b"a", b"2"))
+    put(log, (b"a", b"3"))
+    roll(log, world)
+    put(log, (b"end", b"end"))
+    compact(log, world)
+    assert len(keys(log)) == 4
+    end_transaction(log, Producer(9, 0), commit=True)
+    compact_all(log, world)
+    assert keys(log)[:1] == [b"a"]
+    assert state(log)[b"a"] == b"3"
+
+
+def test_aborted_records_go_and_never_count():
+    world = World(config=CONFIG)
+    log = world.log()
+    put(log, (b"a", b"kept"))
+    transactional(log, Producer(9, 0, 0), (b"a", b"aborted"), (b"b", b"aborted"))
+    marker = end_transaction(log, Producer(9, 0), commit=False)
+    transactional(log, Producer(9, 0, 2), (b"c", b"committed"))
+    end_transaction(log, Producer(9, 0), commit=True)
+    assert log.transactions.aborted(0, 100) == [(9, 1, marker)]
+    compact_all(log, world)
+    assert state(log) == {b"a": b"kept", b"c": b"committed", b"end": b"end"}
+    assert log.transactions.aborted(0, 100) == [(9, 1, marker)], "its marker is still there"
+    compact_forced(log, world)
+    world.clock.ms += 1001
+    compact_forced(log, world)
+    assert log.transactions.aborted(0, 100) == []
+    assert marker not in offsets_of_batches(log)
+    assert marker + 2 in offsets_of_batches(log), "the commit's marker stays as long as its records"
+    assert state(log) == {b"a": b"kept", b"c": b"committed", b"end": b"end"}
+
+
+def compact_forced(log, world):
+    """A pass over everything, as if something had become dirty."""
+    put(log, (b"end", b"end"))
+    compact_all(log, world)
+
+
+def offsets_of_batches(log):
+    data, at, found = read_all(log), 0, []
+    while at < len(data):
+        header = read_header(data, at)
+        found.append(header.base_offset)
+        at += header.size
+    return found
+
+
+def test_a_read_on_its_way_goes_on_in_the_segment_that_took_the_place_of_its_own():
+    world, log = filled(rounds=20)
+    roll(log, world)
+    put(log, (b"end", b"end"))
+    world.sync(log)
+    for segment in log.segments:
+        log.services.indexes.forget(segment)
+    read = log.read(3, 1 << 20)
+    assert isinstance(read, FileRead)
+    lookup = log.timestamp_lookup(START_MS)
+    compact(log, world)
+    world.files.list(world.folder())
+    found = read.run()
+    assert read_header(joined(found)).base_offset == records(log)[0].offset
+    assert lookup.run() == (records(log)[0].offset, START_MS)
+    assert "log.damage" not in world.kinds()
+
+
+def test_a_damaged_segment_is_not_rewritten_and_no_tombstone_goes_while_there_is_one():
+    world, log = filled(rounds=6, config=changed(segment_bytes=500))
+    put(log, (b"k1", None))
+    roll(log, world)
+    put(log, (b"end", b"end"))
+    world.sync(log)
+    damaged = log.segments[1]
+    world.disk.flip_bit(damaged.path(), 300)
+    compact(log, world)
+    assert "log.not-compacted" in world.kinds()
+    assert log.holes.of_segment(damaged.base)
+    for _ in range(3):
+        world.clock.ms += 100_000
+        compact(log, world)
+    assert damaged in log.segments
+    assert log.segments[0].has_gaps
+    hole = next(iter(log.holes))
+    with pytest.raises(DamagedRange):
+        read_now(log, hole.offset)
+    after = []
+    offset = hole.next_offset
+    while offset < log.written_offset:
+        found = read_now(log, offset)
+        from headrace.records.codec import decode
+
+        after += decode(joined(found))
+        offset = found.next_offset
+    assert any(record.key == b"k1" and record.value is None for record in after)
+
+
+def test_a_full_disk_stops_compaction_and_harms_nothing():
+    world, log = filled(rounds=20)
+    roll(log, world)
+    put(log, (b"end", b"end"))
+    world.sync(log)
+    before = state(log)
+    world.disk.fill(300)
+    compact(log, world)
+    assert "log.not-compacted" in world.kinds()
+    assert log.failed is None
+    assert not [name for name in world.files.list(world.folder()) if name.endswith(".log.new")]
+    world.disk.empty()
+    assert state(log) == before
+    world.clock.ms += 60_001
+    compact(log, world)
+    assert state(log) == before
+    assert len(keys(log)) == 6
+
+
+def test_retention_and_compaction_work_together():
+    world, log = filled(rounds=20, config=changed(retention_ms=10_000))
+    compact_all(log, world)
+    world.clock.ms += 10_001
+    log.maintain(world.clock.ms)
+    world.background.drain()
+    assert keys(log) == []
+    put(log, (b"k", b"v"), now_ms=world.clock.ms)
+    world.restart()
+    assert state(world.log()) == {b"k": b"v"}
+
+
+def test_a_clean_segment_is_not_written_again():
+    world, log = filled(rounds=6, config=changed(segment_bytes=1500))
+    for number in range(40):
+        put(log, (b"own%d" % number, b"x" * 100))
+    compact_all(log, world)
+    compact_forced(log, world)
+    clean = [segment for segment in log.segments if segment.has_gaps][:-1]
+    written = world.disk.changes
+    compact_forced(log, world)
+    assert clean
+    assert [segment for segment in log.segments if segment in clean] == clean
+    assert world.disk.changes - written < 60
+
+
+def begun(steps: int):
+    """A compaction that has come so far: that many pieces of work, and their results."""
+    world, log = filled(rounds=20)
+    roll(log, world)
+    put(log, (b"end", b"end"))
+    world.sync(log)
+    log.services.compactor.look(log, world.clock.ms)
+    for _ in range(steps):
+        if world.background.waiting:
+            world.background.step()
+    return world, log
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_a_log_that_is_deleted_while_it_is_compacted_is_gone(steps):
+    world, log = begun(steps)
+    world.store.delete_folder(world.folder())
+    world.background.drain()
+    assert not world.files.exists(world.folder())
+    assert log.services.compactor.running is None
+    assert "log.not-compacted" not in world.kinds()
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_an_end_that_is_cut_off_while_a_log_is_compacted_is_cut_off(steps):
+    world, log = begun(steps)
+    told = []
+    log.truncate(50, told.append)
+    world.background.drain()
+    assert told == [None]
+    assert log.written_offset <= 50
+    assert log.cleaned_offset <= log.written_offset
+    before = state(log)
+    assert all(value.startswith(b"9") for value in before.values())
+    put(log, (b"k1", b"after"))
+    compact_all(log, world)
+    world.restart()
+    log = world.log()
+    assert state(log) == before | {b"k1": b"after", b"end": b"end"}
+    assert "log.damage" not in world.kinds()
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_records_that_are_deleted_while_a_log_is_compacted_stay_deleted(steps):
+    world, log = begun(steps)
+    log.delete_records(90)
+    world.background.drain()
+    assert log.start_offset == 90
+    compact(log, world)
+    assert state(log) == {b"k%d" % key: b"19" + b"." * 60 for key in range(5)} | {b"end": b"end"}
+    world.restart()
+    log = world.log()
+    assert log.start_offset == 90
+    assert state(log) == {b"k%d" % key: b"19" + b"." * 60 for key in range(5)} | {b"end": b"end"}
