@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 MICROSECONDS = 1e6  # in a second
 
 
@@ -34,14 +36,30 @@ class Histogram:
         return float(1 << place) * self.unit
 
 
+class Appended(Protocol):
+    """A log: what it took in since it was opened."""
+
+    appended_bytes: int
+    appended_batches: int
+
+    @property
+    def appended_records(self) -> int: ...
+
+
 class Traffic:
-    """What went into a topic's logs and what was read from them. It outlives the logs, which are opened anew."""
+    """What went into a topic's logs and what was read from them. Logs count for themselves while they are open; when
+    one is closed, what it took in is added here."""
 
     __slots__ = ("appended_batches", "appended_bytes", "appended_records", "read_bytes", "read_records")
 
     def __init__(self) -> None:
         self.appended_bytes = self.appended_batches = self.appended_records = 0
         self.read_bytes = self.read_records = 0
+
+    def took_in(self, log: Appended) -> None:
+        self.appended_bytes += log.appended_bytes
+        self.appended_batches += log.appended_batches
+        self.appended_records += log.appended_records
 
     def add(self, other: Traffic) -> None:
         for name in self.__slots__:

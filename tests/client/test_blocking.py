@@ -136,6 +136,17 @@ def test_a_program_that_forgets_to_close_ends_all_the_same(headrace_address: str
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
 
+def test_a_program_that_forgets_to_close_has_sent_what_it_put(headrace_address: str, topic: str) -> None:
+    code = (
+        f"import headrace; producer = headrace.Producer({headrace_address!r}, linger=60)\n"
+        f"for number in range(3000): producer.put({topic!r}, str(number), partition=0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+    with headrace.Consumer(headrace_address, topic, follow=False) as consumer:
+        assert [int(record.value or b"") for record in consumer] == list(range(3000))
+
+
 def test_the_package_imports_no_client_until_one_is_used() -> None:
     code = (
         "import sys, headrace; assert not any(name.startswith('headrace.client') for name in sys.modules);"

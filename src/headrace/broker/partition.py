@@ -108,7 +108,7 @@ class Partition:
             return
         log.configure(self.topic.config.for_log())  # which may have changed while it was opened
         log.epochs.begin(self.leader_epoch)
-        log.on_append, log.traffic = self.wake, self.topic.traffic
+        log.on_append = self.wake
         if isinstance(log, Log):
             log.services.metrics.recoveries.observe(log.recovery_s)
         self.log = log
@@ -120,6 +120,7 @@ class Partition:
         if isinstance(self.log, Log) and self.log.is_blocked:  # only for a moment
             return
         if self.log is not None:
+            self.topic.traffic.took_in(self.log)
             self.log.close()
             self.log = None
 
@@ -128,6 +129,7 @@ class Partition:
         self.error = error
         log, self.log = self.log, None
         if log is not None:
+            self.topic.traffic.took_in(log)
             log.close()
         self.wake()
 

@@ -35,6 +35,7 @@ from headrace.client.values import (
 )
 from headrace.ports import Buffer
 
+LAST_WORDS_S: Final = 10.0  # for what is not acknowledged when a program ends without `close`
 ITERATED_RECORDS: Final = 5000  # taken at once by `for record in consumer`
 
 
@@ -75,7 +76,7 @@ class Client(_Closing):
             self._portal.stop()
             raise
         self.admin = Admin(self._core, self._portal)
-        self._last = weakref.finalize(self, self._portal.stop)
+        self._last = weakref.finalize(self, self._portal.stop)  # at the end of the program at the latest
 
     def close(self) -> None:
         """Closes its producers and consumers too; a producer flushes first."""
@@ -133,6 +134,8 @@ class Producer(_Closing):
         self._client, self._portal = client, client._portal
         self._core: AsyncProducer = self._portal.run(client._core.producer, **options)
         self._mailbox = Mailbox(self._portal, self._core)
+        # A program that ends without `close` must not lose what it put.
+        self._last = weakref.finalize(self, _close_producer, self._mailbox, self._portal, self._core, LAST_WORDS_S)
 
     def send(
         self,
@@ -166,12 +169,17 @@ class Producer(_Closing):
 
     def close(self, timeout: float | None = None) -> None:
         try:
-            if not self._mailbox.is_closed:
-                self._mailbox.close()
-                self._portal.call(self._core.close(timeout))
+            if self._last.detach():
+                _close_producer(self._mailbox, self._portal, self._core, timeout)
         finally:
             if self._owned is not None:
                 self._owned.close()
+
+
+def _close_producer(mailbox: Mailbox, portal: Portal, producer: AsyncProducer, timeout: float | None) -> None:
+    if not portal.is_stopped:
+        mailbox.close()
+        portal.call(producer.close(timeout))
 
 
 class Consumer(_Closing):

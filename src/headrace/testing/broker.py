@@ -27,7 +27,7 @@ from headrace.testing.aio import AsyncBroker
 from headrace.testing.clock import BrokerClock, Duration, MovableClock, duration_s, nanoseconds
 from headrace.testing.events import Event, Events
 from headrace.testing.faulty import FaultyDisk, MemoryDisk, TempDisk
-from headrace.testing.life import Life
+from headrace.testing.life import Life, NotRunning
 from headrace.testing.reserved import ReservedPort
 from headrace.testing.shortcuts import Setting, Shortcuts, as_text
 from headrace.testing.workers import Slowness
@@ -39,10 +39,6 @@ Topics = Mapping[str, int] | Iterable[str]
 
 DOORS = ("kafka", "http")
 OFF = "off"
-
-
-class NotRunning(HeadraceError):
-    """Something was asked of a broker that is down: stopped, crashed, or of another process."""
 
 
 class BrokerFault(HeadraceError):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 _HEAD = Struct(">hhih")  # api key, version, correlation id, length of the client id
+# A Produce request that waits for no sync is timed when its correlation id has none of these bits: clients count up.
+UNTIMED = 7
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -44,7 +46,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active = True
         self.closed = False
         self.cause = "client"  # who ends it, until we do
-        self.turn_at = 0.0  # when the turn began
+        self._timed_at = 0.0  # when a request of this turn came whose time is taken; 0: none
         self._monotonic, self._metrics = door.broker.clock.monotonic, door.metrics
         self.listener: tuple[str, int] = ("", 0)
         self.peer = ""
@@ -127,7 +129,6 @@ class Connection(asyncio.BufferedProtocol):
     def _take(self, buffer: memoryview, end: int) -> None:
         """One turn: every whole request in `buffer`, as long as nothing holds us back."""
         at = 0
-        self.turn_at = self._monotonic()
         self._backlog = False
         try:
             while end - at >= frame.SIZE_BYTES:
@@ -180,7 +181,6 @@ class Connection(asyncio.BufferedProtocol):
             self._grow_to(min(2 * self._filled, self._frame_bytes))
             return
         own, self._frame = self._frame, None
-        self.turn_at = self._monotonic()
         try:
             self._request(memoryview(own), 0, len(own), own)
         except MalformedRequest as error:
@@ -219,6 +219,8 @@ class Connection(asyncio.BufferedProtocol):
         api_key, version, correlation_id, client_id_bytes = _HEAD.unpack_from(buffer, at)
         if api_key == PRODUCE and version in produce.API.versions:
             # The hot one: who the client says it is does not matter; tags, which nobody sends, are for `read_header`.
+            if not correlation_id & UNTIMED:
+                self._timed_at = self._monotonic()
             body = at + _HEAD.size + max(0, client_id_bytes)
             if version >= FLEXIBLE:
                 body = body + 1 if body < end and buffer[body] == 0 else read_header(buffer, at, end).end
@@ -230,13 +232,13 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key == FETCH and fetch.API.handles(header.version):
             fetch.begin(self, buffer, end, header)
         else:
-            answer = self.place(Answer())
+            answer, began = self.place(Answer()), self.now()
             handled = self.door.handle(buffer, end, header, self._context(header))
             if isinstance(handled, bytes):
                 answer.buffers = (handled,)
-                self.done(header.api_key, self.turn_at)
+                self.done(header.api_key, began)
             else:
-                self.wait_for(answer, handled, header.api_key)
+                self.wait_for(answer, handled, header.api_key, began)
 
     def _context(self, header: RequestHeader) -> Context:
         api_key, version, correlation_id, client_id, _ = header
@@ -244,14 +246,17 @@ class Connection(asyncio.BufferedProtocol):
             self.broker, api_key, version, correlation_id, client_id, self.peer, self.listener, self.door.in_background
         )
 
+    def now(self) -> float:
+        return self._monotonic()
+
     def done(self, api_key: int, began: float) -> None:
         """A request that was whole at that time has its answer."""
         self._metrics.done(api_key, self._monotonic() - began)
 
-    def wait_for(self, answer: Answer, handled: Awaitable[bytes], api_key: int) -> None:
+    def wait_for(self, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
         """Nothing behind this request is taken until it is answered."""
         self._blocked = True
-        self.door.spawn(self._wait(answer, handled, api_key, self.turn_at), self)
+        self.door.spawn(self._wait(answer, handled, api_key, began), self)
 
     async def _wait(self, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
         try:
@@ -286,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish_turn(self, pending: produce.Pending, began: float) -> None:
         """For a request that had to wait for a log to be opened."""
-        self.turn_at = began
+        self._timed_at = began
         self._staged.append(pending)
         self._end_turn()
 
@@ -298,9 +303,11 @@ class Connection(asyncio.BufferedProtocol):
             failed = self.broker.flush()
             for pending in staged:
                 pending.flushed(failed)
-            # Those that wait for a sync are not done yet.
-            done = sum(not pending.waiting for pending in staged) if self.waiting else len(staged)
-            self._metrics.done(PRODUCE, self._monotonic() - self.turn_at, done)
+            self._metrics.produced += len(staged)
+            if self._timed_at:
+                if not staged[-1].waiting:  # else it is not done yet, and its own time is taken then
+                    self.done(PRODUCE, self._timed_at)
+                self._timed_at = 0.0
         self._drain()
 
     def _drain(self) -> None:

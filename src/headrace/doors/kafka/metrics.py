@@ -12,6 +12,7 @@ SLOW_PAUSE_S = 10.0  # between two lines in the log about it
 
 class KafkaMetrics:
     def __init__(self, monotonic: Callable[[], float], on_slow: Callable[[int, float, int], None]) -> None:
+        self.produced = 0  # Produce requests; of other APIs, all are timed
         # By API key: seconds from a request's last byte to its answer, without a fetch's wait for news.
         self.times: dict[int, Histogram] = {}
         self.errors: dict[tuple[int, int], int] = {}  # by API key and error code: one for each partition or topic

@@ -112,7 +112,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric(
             "headrace_kafka_request_seconds",
             "histogram",
-            "From a request's last byte to its answer; without the time that a fetch waits for news, as it asked.",
+            "From a request's last byte to its answer, without a fetch's wait for news. Of Produce without a sync: a sample.",
             ("api",),
         ),
         Metric(

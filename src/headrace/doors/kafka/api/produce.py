@@ -59,6 +59,8 @@ class Pending(Answer):
 
     __slots__ = ("began", "connection", "correlation_id", "deadline", "parts", "request", "version", "waiting")
 
+    began: float  # when it came; of those that wait for a sync
+
     def __init__(self, connection: Connection, version: int, correlation_id: int, request: wire.ProduceRequest) -> None:
         self.buffers: Sequence[Buffer] | None = None
         self.records_bytes = 0
@@ -99,7 +101,6 @@ class Pending(Answer):
                 self.waiting += 1
                 part.partition.log.when_synced(part.staged.last_offset + 1, partial(self._synced, part))
         if self.waiting > 1:
-            self.began = self.connection.turn_at
             self.deadline = self.connection.door.loop.time() + self.request.timeout_ms / 1000
             self.connection.waiting[self] = None
         self._one_less()
@@ -189,6 +190,8 @@ def stage(
                     closed[partition] = None
     if request.acks != NOBODY_WAITS:
         connection.place(pending)
+        if request.acks == ALL:
+            pending.began = connection.now()
     if closed:
         connection.block()
         kept = bytearray(buffer[:end]) if own is None else own
@@ -200,7 +203,7 @@ def stage(
 
 async def _open_first(pending: Pending, own: bytearray, closed: list[Partition]) -> None:
     connection = pending.connection
-    began, memory = connection.turn_at, connection.door.memory
+    began, memory = connection.now(), connection.door.memory
     memory.used_bytes += len(own)  # held on to, while others may wait for room
     try:
         for partition in closed:
