@@ -1,7 +1,7 @@
 """Counting what happens, at next to no cost: plain integers and lists of integers that the machines hold themselves.
 
-- Nothing is counted for a record; a turn of a connection costs two looks at the clock and a few additions. Names,
-  labels and text are made when somebody asks for them (node/metrics/), never here.
+- Nothing is counted for a record; a turn of a connection costs a few additions, and looks at the clock only for a
+  sample of what is quick. Names, labels and text are made when somebody asks for them (node/metrics/), never here.
 - What a machine counts only rises; what it has at the moment (connections, bytes in memory) is read from the machine.
 - Everything belongs to one node: two of them in a process share nothing.
 """
@@ -32,8 +32,9 @@ class Histogram:
         self.sum += value * times
 
     def bound(self, place: int) -> float:
-        """All values counted at that place and before it are below."""
-        return float(1 << place) * self.unit
+        """What all values counted at that place and before it are at most: a time a moment less, a number the one
+        before."""
+        return float((1 << place) - 1 if self.unit == 1 else (1 << place) * self.unit)
 
 
 class Appended(Protocol):

@@ -146,6 +146,14 @@ async def test_a_take_that_is_cancelled_loses_no_record(headrace_address: str, t
     assert got == [b"%d" % number for number in range(50)]
 
 
+async def test_at_least_one_record_is_taken(headrace_address: str, topic: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await client.admin.create_topic(topic)
+        async with client.consumer(topic) as consumer:
+            with pytest.raises(ValueError, match="at least one"):
+                await consumer.take(0)
+
+
 @pytest.mark.parametrize("options", [{"isolation": "none"}, {"out_of_range": "top"}, {"prefetch_bytes": 0}])
 async def test_options_that_make_no_sense_are_refused(headrace_address: str, options: dict[str, object]) -> None:
     async with headrace.aio.connect(headrace_address) as client:

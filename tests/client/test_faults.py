@@ -17,6 +17,7 @@ from headrace.aio import Client
 from headrace.records import codec
 from headrace.testing.served import ServedBroker
 from headrace.wire.kafka.header import FETCH, PRODUCE
+from headrace.wire.kafka.leaders import Endpoint
 from tests.client.proxy import HOLD, LOSE, PASS, REFUSE, Proxy, behind_proxy
 
 NOT_LEADER, TIMED_OUT, STORAGE, UNKNOWN_PRODUCER, STALE_EPOCH, INVALID_RECORD = 6, 7, 56, 59, 47, 87
@@ -232,6 +233,7 @@ async def test_a_log_that_was_cut_below_the_reader_is_told(tmp_path: Path, polic
                 got = 0
                 while got < 10:
                     got += len(await consumer.take(timeout=10))
+                consumer.pause("t", 0)
                 broker.kill()
                 (segment,) = [path for path in tmp_path.rglob("*.log") if b"old 9" in path.read_bytes()]
                 os.truncate(segment, segment.read_bytes().index(b"old 7"))
@@ -239,6 +241,7 @@ async def test_a_log_that_was_cut_below_the_reader_is_told(tmp_path: Path, polic
                 async with client.producer() as producer:
                     new = [(await producer.send("t", b"new")).offset for _ in range(5)]
                 assert new == list(range(7, 12))
+                consumer.resume("t", 0)
                 if policy == "error":
                     with pytest.raises(errors.OffsetOutOfRange, match="the log was cut at 7"):
                         await consumer.take(timeout=10)
@@ -247,3 +250,34 @@ async def test_a_log_that_was_cut_below_the_reader_is_told(tmp_path: Path, polic
                 while len(read) < 5:
                     read += [record.offset for record in await consumer.take(timeout=10)]
                 assert read == new
+
+
+async def test_connections_that_ended_while_nobody_used_them_are_made_again(tmp_path: Path) -> None:
+    async with behind_proxy(tmp_path) as (proxy, _), headrace.aio.connect(proxy.address) as client:
+        await client.admin.create_topic("t", partitions=1)
+        async with client.producer() as producer, client.consumer("t") as consumer:
+            for number in range(5):
+                proxy.drop_all()
+                await asyncio.sleep(0.05 * (number % 2))  # at once, or when the client has heard of it
+                assert (await producer.send("t", b"x")).offset == number
+                assert len(await client.admin.topics()) == 1
+                assert [record.offset for record in await consumer.take(timeout=10)] == [number]
+            proxy.drop_all()
+            await asyncio.sleep(0.05)
+            await client.admin.create_topic("u")
+
+
+async def test_a_refusal_that_names_the_new_leader_sends_the_producer_there(tmp_path: Path) -> None:
+    async with behind_proxy(tmp_path) as (proxy, _), headrace.aio.connect(proxy.address) as client:
+        await client.admin.create_topic("t", partitions=1)
+        other = Proxy()
+        await other.start()
+        other.upstream = proxy.upstream
+        proxy.new_leader = Endpoint(5, "127.0.0.1", int(other.address.rpartition(":")[2]), None)
+        proxy.rule = lambda key, number: NOT_LEADER if key == PRODUCE and number >= 1 else PASS
+        async with client.producer() as producer:
+            assert [(await producer.send("t", b"%d" % number)).offset for number in range(5)] == list(range(5))
+        assert (proxy.seen[PRODUCE], other.seen[PRODUCE]) == (2, 4)
+        await client._open().metadata.refresh(["t"])  # node 5 is not in the cluster's own story
+        assert await values(client, "t") == list(range(5))
+        await other.stop()

@@ -123,6 +123,8 @@ class Consumer:
     async def take(self, max_records: int = 500, timeout: float | None = 1.0) -> list[Record]:  # noqa: ASYNC109
         """What is there, at most `max_records`; waits for the first, `timeout` seconds at the longest (None: as
         long as it takes). An empty list: none came, or everything was read."""
+        if max_records < 1:
+            raise ValueError(f"at least one record is taken, not {max_records}")
         taken = self._some(max_records)
         if not taken:
             try:
@@ -181,11 +183,11 @@ class Consumer:
     def pause(self, topic: str, partition: int) -> None:
         """No records of it until `resume`; what was read ahead is dropped, so that it holds no room."""
         reading = self._reading(topic, partition)
-        offset = self.position(topic, partition)
+        offset, epoch = self.position(topic, partition), reading.fetch_epoch
         if self._now is reading:
             self._drop_records()
         reading.move(offset)
-        reading.is_paused = True
+        reading.is_paused, reading.fetch_epoch = True, epoch
 
     def resume(self, topic: str, partition: int) -> None:
         self._reading(topic, partition).is_paused = False

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 _HEAD = Struct(">hhih")  # api key, version, correlation id, length of the client id
-# A Produce request that waits for no sync is timed when its correlation id has none of these bits: clients count up.
+# Looking at the clock twice a turn costs as much as all counting. So only those who wait for a sync are timed always;
+# of other turns that produce, the one after as many requests of all connections as have none of these bits.
 UNTIMED = 7
 
 
@@ -46,8 +47,9 @@ class Connection(asyncio.BufferedProtocol):
         self.active = True
         self.closed = False
         self.cause = "client"  # who ends it, until we do
-        self._timed_at = 0.0  # when a request of this turn came whose time is taken; 0: none
-        self._monotonic, self._metrics = door.broker.clock.monotonic, door.metrics
+        self._timing = False  # the time of this turn's Produce requests is taken,
+        self._turn_at = 0.0  # and then it began here
+        self.now, self._metrics = door.broker.clock.monotonic, door.metrics
         self.listener: tuple[str, int] = ("", 0)
         self.peer = ""
         self.poll: fetch.Fetch | None = None  # the fetch that waits for more
@@ -129,6 +131,8 @@ class Connection(asyncio.BufferedProtocol):
     def _take(self, buffer: memoryview, end: int) -> None:
         """One turn: every whole request in `buffer`, as long as nothing holds us back."""
         at = 0
+        if self._timing:
+            self._turn_at = self.now()
         self._backlog = False
         try:
             while end - at >= frame.SIZE_BYTES:
@@ -181,6 +185,8 @@ class Connection(asyncio.BufferedProtocol):
             self._grow_to(min(2 * self._filled, self._frame_bytes))
             return
         own, self._frame = self._frame, None
+        if self._timing:
+            self._turn_at = self.now()
         try:
             self._request(memoryview(own), 0, len(own), own)
         except MalformedRequest as error:
@@ -219,8 +225,6 @@ class Connection(asyncio.BufferedProtocol):
         api_key, version, correlation_id, client_id_bytes = _HEAD.unpack_from(buffer, at)
         if api_key == PRODUCE and version in produce.API.versions:
             # The hot one: who the client says it is does not matter; tags, which nobody sends, are for `read_header`.
-            if not correlation_id & UNTIMED:
-                self._timed_at = self._monotonic()
             body = at + _HEAD.size + max(0, client_id_bytes)
             if version >= FLEXIBLE:
                 body = body + 1 if body < end and buffer[body] == 0 else read_header(buffer, at, end).end
@@ -246,12 +250,9 @@ class Connection(asyncio.BufferedProtocol):
             self.broker, api_key, version, correlation_id, client_id, self.peer, self.listener, self.door.in_background
         )
 
-    def now(self) -> float:
-        return self._monotonic()
-
     def done(self, api_key: int, began: float) -> None:
         """A request that was whole at that time has its answer."""
-        self._metrics.done(api_key, self._monotonic() - began)
+        self._metrics.done(api_key, self.now() - began)
 
     def wait_for(self, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
         """Nothing behind this request is taken until it is answered."""
@@ -291,7 +292,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish_turn(self, pending: produce.Pending, began: float) -> None:
         """For a request that had to wait for a log to be opened."""
-        self._timed_at = began
+        self._timing, self._turn_at = True, began
         self._staged.append(pending)
         self._end_turn()
 
@@ -303,12 +304,21 @@ class Connection(asyncio.BufferedProtocol):
             failed = self.broker.flush()
             for pending in staged:
                 pending.flushed(failed)
-            self._metrics.produced += len(staged)
-            if self._timed_at:
-                if not staged[-1].waiting:  # else it is not done yet, and its own time is taken then
-                    self.done(PRODUCE, self._timed_at)
-                self._timed_at = 0.0
+            produced = self._metrics.produced = self._metrics.produced + len(staged)
+            if self._timing:
+                self._take_times(staged)
+            elif self.waiting or not produced & UNTIMED:
+                self._timing = True
         self._drain()
+
+    def _take_times(self, staged: list[produce.Pending]) -> None:
+        """Of those that are done. Who waits for a sync, takes its own then."""
+        if done := sum(not pending.waiting for pending in staged) if self.waiting else len(staged):
+            self._metrics.done(PRODUCE, self.now() - self._turn_at, done)
+        self._timing = bool(self.waiting)
+
+    def turn_began(self) -> float:
+        return self._turn_at if self._timing else self.now()
 
     def _drain(self) -> None:
         self._draining = False

@@ -20,7 +20,7 @@ class Metric(NamedTuple):
 
 
 LONG = range(9, 30)  # half a millisecond to nine minutes
-FEW = range(1, 6)  # 2 to 32 things
+FEW = range(1, 6)  # 1 to 31 things
 
 GROUPS: dict[str, tuple[Metric, ...]] = {
     "The node": (
@@ -112,7 +112,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric(
             "headrace_kafka_request_seconds",
             "histogram",
-            "From a request's last byte to its answer, without a fetch's wait for news. Of Produce without a sync: a sample.",
+            "From a request's last byte to its answer, without a fetch's wait for news. Produce unsynced: a sample.",
             ("api",),
         ),
         Metric(

@@ -101,6 +101,7 @@ class Pending(Answer):
                 self.waiting += 1
                 part.partition.log.when_synced(part.staged.last_offset + 1, partial(self._synced, part))
         if self.waiting > 1:
+            self.began = self.connection.turn_began()
             self.deadline = self.connection.door.loop.time() + self.request.timeout_ms / 1000
             self.connection.waiting[self] = None
         self._one_less()
@@ -190,8 +191,6 @@ def stage(
                     closed[partition] = None
     if request.acks != NOBODY_WAITS:
         connection.place(pending)
-        if request.acks == ALL:
-            pending.began = connection.now()
     if closed:
         connection.block()
         kept = bytearray(buffer[:end]) if own is None else own
