@@ -138,9 +138,19 @@ def test_a_file_that_is_there_is_replaced_only_on_purpose(cli: Run, server: str,
     refused = cli("export", "twice", str(file))
     assert refused.code == 5
     assert "--yes" in refused.err
+    assert "--dry-run" not in refused.err, "export has none"
     assert file.read_text() == "precious"
     assert cli("export", "twice", str(file), "--yes").code == 0
     assert len(file.read_text().splitlines()) == 8
+
+
+def test_a_folder_that_is_not_there_is_told_with_the_file_that_was_asked_for(
+    cli: Run, server: str, tmp_path: Path
+) -> None:
+    fill(server, "homeless", 1)
+    file = tmp_path / "nowhere" / "out.csv"
+    ended = cli("export", "homeless", str(file))
+    assert (ended.code, ended.err) == (7, f"headrace: {file}: No such file or directory\n")
 
 
 def test_a_topic_that_is_not_there_is_named_with_what_to_do(cli: Run, tmp_path: Path) -> None:

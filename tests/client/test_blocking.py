@@ -39,6 +39,13 @@ def test_records_go_there_and_back_and_no_thread_stays(address: str, topic: str)
         client.admin.topics()
 
 
+def test_administration_keeps_its_client_alive_and_no_longer(headrace_address: str) -> None:
+    before = client_threads()
+    for _ in range(3):
+        assert isinstance(headrace.connect(headrace_address).admin.topics(), list)
+    assert client_threads() == before
+
+
 def test_producer_and_consumer_stand_alone(address: str, topic: str) -> None:
     with headrace.Producer(address, compression="lz4") as producer:
         producer.send(topic, "a")

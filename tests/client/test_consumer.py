@@ -172,3 +172,12 @@ async def test_a_client_leaves_no_task_behind(headrace_address: str, topic: str)
     assert asyncio.all_tasks() == before
     with pytest.raises(errors.ClientClosed):
         await producer.put(topic, b"x")
+
+
+@pytest.mark.parametrize("at", ["sometime", 1.5, True, None])
+async def test_a_position_that_is_none_is_refused_in_words(headrace_address: str, topic: str, at: object) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await client.admin.create_topic(topic)
+        with pytest.raises(ValueError, match="is not a position"):
+            async with client.consumer(topic, start=at, follow=False) as consumer:
+                await consumer.take()

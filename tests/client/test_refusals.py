@@ -16,6 +16,7 @@ def test_every_code_becomes_an_error_that_names_what_was_asked() -> None:
 
 def test_the_brokers_own_words_are_told() -> None:
     assert str(error_of(36, "topic 'a'", "it is there since May")) == "topic 'a': it is there since May"
+    assert str(error_of(36, "topic 'a'", "topic 'a' exists already")) == "topic 'a' exists already", "once is enough"
     refused = error_of(29, "topic 'a'", "you may not")
     assert isinstance(refused, errors.BrokerRefused)
     assert (refused.code, refused.name) == (29, "TOPIC_AUTHORIZATION_FAILED")

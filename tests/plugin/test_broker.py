@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 
 import headrace
 from headrace.client.values import Delivery
-from headrace.errors import HeadraceError, InvalidConfig, MessageTooLarge, TopicExists, UnknownTopic
+from headrace.errors import HeadraceError, InvalidConfig, InvalidPartitions, MessageTooLarge, TopicExists, UnknownTopic
 from headrace.testing import Broker, BrokerFault, NotRunning
 from tests.support import Wire, batch_of, wait_until
 
@@ -45,6 +46,13 @@ def test_what_is_produced_is_read_back_with_all_that_it_carries(broker: Broker) 
     assert (null.value, empty.value) == (None, b"")
     assert broker.values("orders") == [b"one", None, b""]
     assert broker.offsets("orders") == (0, 3)
+
+
+def test_a_broker_whose_topics_are_refused_leaves_nothing_behind() -> None:
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    with pytest.raises(InvalidPartitions), Broker("disk", topics={"t": 0}):
+        pass
+    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == (threads, descriptors)
 
 
 def test_topics_are_made_listed_and_deleted(broker: Broker) -> None:

@@ -75,8 +75,11 @@ class Client(_Closing):
         except BaseException:
             self._portal.stop()
             raise
-        self.admin = Admin(self._core, self._portal)
         self._last = weakref.finalize(self, self._portal.stop)  # at the end of the program at the latest
+
+    @property
+    def admin(self) -> Admin:
+        return Admin(self)  # it keeps its client alive, as in `connect(...).admin.topics()`; so the client keeps none
 
     def close(self) -> None:
         """Closes its producers and consumers too; a producer flushes first."""
@@ -288,8 +291,8 @@ class Consumer(_Closing):
 class Admin:
     """The methods of headrace.client.admin.Admin, without `await`."""
 
-    def __init__(self, client: core.Client, portal: Portal) -> None:
-        self._client, self._portal = client, portal
+    def __init__(self, owner: Client) -> None:
+        self._owner, self._client, self._portal = owner, owner._core, owner._portal
 
     def cluster(self) -> Cluster:
         return self._portal.call(self._client.admin.cluster())

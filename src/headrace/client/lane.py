@@ -118,14 +118,6 @@ class Lane:
 
     # Records in
 
-    def room_in(self, size: int) -> Batch | None:
-        """The batch that is being filled, if it takes `size` bytes more; a full one joins those that wait."""
-        batch = self.open
-        if batch is not None and batch.size + size > self.batch_bytes:
-            self.close_open()
-            return None
-        return batch
-
     def new_batch(self, due: float, deadline: float) -> Batch:
         self._order += 1
         self.open = batch = Batch((self._order,), due, deadline)
@@ -162,10 +154,10 @@ class Lane:
         may_renumber = self.must_renumber and not self.in_flight and not self.waiting[0].is_doubtful
         if may_renumber and not self._renumber():
             return None
-        batch = self.waiting.popleft()
+        batch = self.waiting[0]
         if batch.encoded is None:
-            self._encode(batch)
-        self.in_flight.append(batch)
+            self._encode(batch)  # should it fail, the batch is still in line, and those who wait for it are told
+        self.in_flight.append(self.waiting.popleft())
         batch.attempts += 1
         batch.was_sent = True
         return batch

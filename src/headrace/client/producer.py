@@ -187,6 +187,8 @@ class Producer:
         if headers:
             given, more = _headers(headers)
             size += more
+        if timestamp_ms is not None and not (isinstance(timestamp_ms, int) and -1 <= timestamp_ms <= MAX_TIMESTAMP_MS):
+            raise InvalidTimestamp(f"{timestamp_ms!r} is not a time in whole milliseconds since 1970")
         if size > self._record_bytes:
             raise MessageTooLarge(
                 f"a record of {size} bytes is over the {self._record_bytes} that this producer can hold (buffer_bytes)"
@@ -206,8 +208,6 @@ class Producer:
             batch = self._next_batch(lanes, lane)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        elif not -1 <= timestamp_ms <= MAX_TIMESTAMP_MS:
-            raise InvalidTimestamp(f"{timestamp_ms} is not a time in milliseconds since 1970")
         batch.records.append(_NEW(Record, (key, value, given, timestamp_ms, -1)))
         batch.promises.append(promise)
         batch.count += 1

@@ -161,14 +161,15 @@ class Broker(Shortcuts):
             life = Life(self._settings, self._movable, self._disk, self._slowness, self._chance, self._on_event)
             try:
                 life.start()
-            except BaseException:
+                self._life = life
+                missing = {name: count for name, count in self._topics.items() if name not in self.topics()}
+                for name, partitions in missing.items():
+                    self.create_topic(name, partitions)
+            except BaseException:  # whoever could not enter will not leave: nothing may stay behind
+                self._end(Life.stop)
                 if first:
                     self._release()
                 raise
-            self._life = life
-            missing = {name: count for name, count in self._topics.items() if name not in self.topics()}
-            for name, partitions in missing.items():
-                self.create_topic(name, partitions)
 
     def stop(self) -> None:
         """As SIGTERM: answers what is under way, syncs, closes. Its data and addresses stay."""
