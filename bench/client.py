@@ -18,6 +18,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
 import headrace.aio
 from bench.servers import Headrace, Kafka, Server
 
@@ -51,8 +53,6 @@ async def our_iteration(address: str, topic: str, count: int, size: int) -> None
 
 
 async def their_produce(address: str, topic: str, count: int, size: int) -> None:
-    from aiokafka import AIOKafkaProducer
-
     value = bytes(size)
     settings: dict[str, Any] = {"acks": "all", "enable_idempotence": True, "linger_ms": 5}
     async with AIOKafkaProducer(bootstrap_servers=address, max_batch_size=BATCH_BYTES, **settings) as producer:
@@ -62,8 +62,6 @@ async def their_produce(address: str, topic: str, count: int, size: int) -> None
 
 
 async def their_consume(address: str, topic: str, count: int, size: int) -> None:
-    from aiokafka import AIOKafkaConsumer
-
     async with AIOKafkaConsumer(topic, bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
         while count > 0:
             for records in (await consumer.getmany(timeout_ms=1000, max_records=TAKE)).values():
@@ -71,8 +69,6 @@ async def their_consume(address: str, topic: str, count: int, size: int) -> None
 
 
 async def their_iteration(address: str, topic: str, count: int, size: int) -> None:
-    from aiokafka import AIOKafkaConsumer
-
     async with AIOKafkaConsumer(topic, bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
         async for _ in consumer:
             count -= 1

@@ -1,9 +1,12 @@
 """`make demo`: a broker, a client that somebody else wrote, kill -9 in the middle of the load, restart,
-nothing lost. Everything lives in a temporary folder and on free ports, and is gone at the end.
+nothing lost; then the same topic with our own command line, and a backup of it. Everything lives in a temporary folder
+and on free ports, and is gone at the end.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,9 +31,32 @@ def main() -> int:
         kernels = "native kernels" if kernel.NATIVE else f"Python kernels ({kernel.REASON})"
         say(f"headrace serves Kafka clients at {broker.address} after {took:.2f} s, {kernels}")
         try:
-            return story(broker)
+            code = story(broker)
+            by_hand(broker, folder)
+            return code
         finally:
             broker.stop()
+
+
+def by_hand(broker: ServedBroker, folder: str) -> None:
+    """What a person types. A command that fails ends the demo."""
+    say("and by hand:")
+    for line in (
+        "topic describe orders",
+        "tail orders -n 3 --no-follow -f %o:%s\\n",
+        "topic create readings --partitions 3",
+        "produce readings cold warm --key kitchen --header unit=C",
+        "consume readings -o jsonl",
+        "backup create before-lunch --data data",
+    ):
+        print(f"\n  $ headrace {line}", flush=True)
+        command = [sys.executable, "-m", "headrace", *line.split()]
+        variables = os.environ | {"HEADRACE_SERVER": broker.address}
+        done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+        for shown in (done.stdout + done.stderr).splitlines():
+            print(f"  {shown}")
+        if done.returncode:
+            raise SystemExit(done.returncode)
 
 
 def story(broker: ServedBroker) -> int:

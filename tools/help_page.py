@@ -10,11 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from typer._click.core import Command, Context
-from typer.core import TyperGroup
-
 from headrace.cli import app, exits, options
 from headrace.cli.commands import WIDTH
+from headrace.cli.inside import Context, Shape, TyperGroup
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 BEGIN = "<!-- help: made by tools/help_page.py -->\n"
@@ -43,7 +41,7 @@ def pasted() -> str:
     return text + "\n"
 
 
-def _commands(group: TyperGroup | Command, ctx: Context) -> Iterator[tuple[str, str]]:
+def _commands(group: Shape, ctx: Context) -> Iterator[tuple[str, str]]:
     assert isinstance(group, TyperGroup)
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)

@@ -262,15 +262,19 @@ class UnstablePosition(HeadraceError):
 # The client
 
 
-class ConnectionFailed(HeadraceError):
+class ClientError(HeadraceError):
+    """What the client cannot do: no broker ever sends these."""
+
+
+class ConnectionFailed(ClientError):
     """No connection, or one that ended before the answer came; the text names the address, why, and what to check."""
 
 
-class RequestTimedOut(HeadraceError):
+class RequestTimedOut(ClientError):
     """The time for a request is over; whether the broker did what was asked is not known."""
 
 
-class BrokerRefused(HeadraceError):
+class BrokerRefused(ClientError):
     """A broker's refusal that has no class of its own here: Kafka's code and name for it, and the broker's words."""
 
     def __init__(self, code: int, name: str, words: str) -> None:
@@ -278,19 +282,19 @@ class BrokerRefused(HeadraceError):
         self.code, self.name = code, name
 
 
-class UnsupportedByBroker(HeadraceError):
+class UnsupportedByBroker(ClientError):
     """The broker does not speak a request, or no version of it that we speak."""
 
 
-class ClientClosed(HeadraceError):
+class ClientClosed(ClientError):
     """The client, producer or consumer was closed, or belongs to another process or event loop."""
 
 
-class BufferFull(HeadraceError):
+class BufferFull(ClientError):
     """A producer's buffer had no room in time: the broker takes records slower than they are put."""
 
 
-class DeliveryFailed(HeadraceError):
+class DeliveryFailed(ClientError):
     """Records that were put could not be delivered; the text says how many, and why the first of them."""
 
     def __init__(self, count: int, first: BaseException) -> None:
@@ -302,17 +306,21 @@ class DeliveryFailed(HeadraceError):
 # Backups
 
 
-class NotABackup(HeadraceError):
+class BackupError(HeadraceError):
+    """What backing up or restoring stops at."""
+
+
+class NotABackup(BackupError):
     """No backup is there, or one that was never finished."""
 
 
-class BackupDamaged(HeadraceError):
+class BackupDamaged(BackupError):
     """A backup whose files are not those that it was finished with."""
 
 
-class BackupUnsettled(HeadraceError):
+class BackupUnsettled(BackupError):
     """What is to be copied changed while it was looked at: once more may go well."""
 
 
-class NotEmpty(HeadraceError):
+class NotEmpty(BackupError):
     """A folder that has to be new or empty, and is not."""

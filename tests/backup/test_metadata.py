@@ -12,6 +12,7 @@ from headrace.cluster.image import Image
 from headrace.cluster.quorum import Quorum
 from headrace.cluster.records import ClusterCreated, MetadataRecord, NodeRegistered, TopicCreated, TopicDeleted
 from headrace.errors import BackupUnsettled
+from headrace.log.config import ignore_error
 from headrace.log.copying import LogCopier
 from headrace.testing.disk import SimulatedDisk
 from tests.backup.test_copying import Nothing, Watched
@@ -31,7 +32,8 @@ def test_a_copy_of_the_metadata_opens_as_what_it_was_at_some_entry(seed: int, mo
     chance = random.Random(seed)
     world = World()
     quorum = Quorum(world.store, world.files, world.clock, 0)
-    quorum.propose_now(lambda _: [ClusterCreated("c", START_MS), NodeRegistered(0, 1, {})])
+    quorum.propose(lambda _: [ClusterCreated("c", START_MS), NodeRegistered(0, 1, {})], ignore_error)
+    world.background.drain()
     images = {quorum.index: summary(quorum.image)}
 
     def change(image: Image) -> list[MetadataRecord]:

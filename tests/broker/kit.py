@@ -13,6 +13,7 @@ from headrace.cluster import controller
 from headrace.cluster.quorum import Quorum
 from headrace.cluster.records import ClusterCreated
 from headrace.errors import HeadraceError
+from headrace.log.config import ignore_error
 from headrace.log.reader import ReadResult
 from headrace.node.real import LoopTimers
 from headrace.records.codec import decode
@@ -31,7 +32,8 @@ class Node:
         world = self.world
         self.quorum = Quorum(world.store, world.files, world.clock, 0)
         first = [] if self.quorum.image.cluster_id else [ClusterCreated("c", START_MS)]
-        self.quorum.propose_now(lambda image: [*first, *controller.register_node(image, 0, {}, None)])
+        self.quorum.propose(lambda image: [*first, *controller.register_node(image, 0, {}, None)], ignore_error)
+        world.background.drain()
         ids = itertools.count(len(self.quorum.image.topics) + 1)
         self.broker = Broker(
             world.store,

@@ -106,6 +106,8 @@ def test_an_address_that_is_none_is_a_mistake(run: Run) -> None:
     ended = run("topic", "list", "-s", "nowhere:port")
     assert ended.code == exits.USAGE
     assert "nowhere:port" in ended.err
+    unset = run("topic", "list", "-s", "")  # a script's variable that is empty must not mean another server
+    assert (unset.code, "--server" in unset.err) == (exits.USAGE, True)
 
 
 def test_a_name_that_is_no_text_is_a_mistake(cli: Run) -> None:

@@ -79,6 +79,10 @@ def test_nobody_to_ask_is_a_refusal_that_names_yes() -> None:
         confirm("burn the house", yes=False)
     assert refused.value.code == exits.REFUSED
     assert "--yes" in (refused.value.next_step or "")
+    assert "--dry-run" not in (refused.value.next_step or ""), "it was not said that there is one"
+    with pytest.raises(Refusal) as refused:
+        confirm("burn the house", yes=False, dry_run=False)
+    assert "--dry-run" in (refused.value.next_step or "")
     assert confirm("burn the house", yes=True)
     assert not confirm("burn the house", yes=True, dry_run=True)
 
@@ -106,8 +110,8 @@ def test_json_has_no_colours_even_on_a_terminal(cli: Run) -> None:
 
 
 def test_a_record_cannot_move_the_cursor_of_whoever_reads_it(cli: Run) -> None:
-    cli("produce", "hostile", "\x1b[2J\x07owned\ttabs stay")
-    for form in ((), ("-o", "table"), ("-f", "%s\\n")):
+    cli("produce", "hostile", "\x1b[2J\x07owned\ttabs stay", "-H", "\x1b[2J=\x1b[2J")
+    for form in ((), ("-o", "table"), ("-o", "wide"), ("-o", "csv"), ("-f", "%s\\n")):
         _, seen = at_terminal(cli, "consume", "hostile", *form)
         assert "\x1b[2J" not in seen
         assert "\\x1b[2J" in seen

@@ -112,6 +112,7 @@ def test_without_matplotlib_the_extra_is_named(run: Run, tmp_path: Path) -> None
         ("produce", "--compression", "rar"),
         ("produce", "-n", "0"),
         ("produce", "--size", "many"),
+        ("produce", "--size", "10GiB"),
         ("latency", "--size", "4"),
         ("latency", "--rate", "0"),
         ("latency", "-n", "100000000"),

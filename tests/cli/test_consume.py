@@ -117,7 +117,10 @@ def test_yaml_csv_and_the_table_have_the_same_records(cli: Run, filled: str) -> 
     table = cli("consume", filled, "-P", "0", "-n", "1", "-o", "table").out.splitlines()
     assert table[0].split() == ["PARTITION", "OFFSET", "TIMESTAMP", "KEY", "VALUE"]
     assert table[1].split() == ["0", "0", "2023-11-14T22:13:20.000Z", "k0", "v0"]
-    assert "n=0" in cli("consume", filled, "-P", "0", "-n", "1", "-o", "wide").out
+    wide = cli("consume", filled, "-P", "0", "-n", "1", "-o", "wide").out.splitlines()
+    assert wide[0].split() == ["TOPIC", "PARTITION", "OFFSET", "TIMESTAMP", "KEY", "VALUE"]
+    assert wide[1].split() == ["filled", "0", "0", "2023-11-14T22:13:20.000Z", "k0", "v0", "n=0"]
+    assert wide[0].index("KEY") == wide[1].index("k0")
 
 
 def test_nothing_to_read_is_said_and_is_valid_in_every_form(cli: Run) -> None:

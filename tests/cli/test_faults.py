@@ -77,3 +77,13 @@ def test_somebody_who_listens_and_never_answers_is_told_by_address_and_in_time()
     assert address in ended.err
     assert "Traceback" not in ended.err
     assert time.monotonic() - begin < 10
+
+
+def test_a_server_that_makes_no_topics_by_itself_refuses_records_for_one(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path, "--auto-create-topics", "false") as broker:
+        run = Run(broker.address)
+        run("topic", "create", "orders")
+        ended = run("produce", "odrers", "x", "--timeout", "5s")
+        assert ended.code == exits.NOT_FOUND, ended
+        assert "did you mean orders?" in ended.err
+        assert run("topic", "list", "-o", "csv").out.count("\n") == 2

@@ -118,6 +118,14 @@ def test_every_compression_and_every_level_of_acknowledgement(cli: Run, codec: s
     assert found == ["value"]
 
 
+def test_a_topic_that_is_new_is_told_with_the_nearest_name(cli: Run) -> None:
+    first = cli("produce", "p-orders", "x")
+    assert "no topic p-orders yet" in first.err
+    assert "did you mean p-orders?" in cli("produce", "p-odrers", "x").err
+    assert cli("produce", "p-orders", "x").err == ""
+    assert cli("produce", "p-new", "x", "-q").err == ""
+
+
 def test_the_rate_is_held(cli: Run) -> None:
     begin = time.monotonic()
     assert cli("produce", "p-rate", "--rate", "50", *("x" * 26)).code == 0

@@ -100,7 +100,7 @@ def test_settings_change_and_go_back_to_the_default(cli: Run) -> None:
     row = cli("topic", "alter", "altered", "-c", "retention.ms=30d", "-o", "json").row(Altered)
     assert (row.set, row.applied) == ({"retention.ms": "2592000000"}, True)
     assert setting(cli, "altered", "retention.ms") == "2592000000"
-    assert cli("topic", "alter", "altered", "--unset", "retention.ms").out == "Changed topic altered.\n"
+    assert cli("topic", "alter", "altered", "--unset", "retention.ms", "--yes").out == "Changed topic altered.\n"
     assert setting(cli, "altered", "retention.ms") == "604800000"
 
 
@@ -115,6 +115,30 @@ def test_a_shorter_retention_asks_first(cli: Run) -> None:
     assert cli("topic", "alter", "shorter", "-c", "retention.ms=1h", "--yes").code == 0
     assert setting(cli, "shorter", "retention.ms") == "3600000"
     assert cli("topic", "alter", "shorter", "-c", "retention.ms=2h").code == 0, "longer asks nobody"
+
+
+def test_going_back_to_a_shorter_default_asks_first_and_to_a_longer_one_nobody(cli: Run) -> None:
+    cli("topic", "create", "back", "-c", "retention.ms=30d")
+    refused(cli("topic", "alter", "back", "--unset", "retention.ms"), exits.REFUSED, "retention.ms 30d → 7d", "--yes")
+    assert setting(cli, "back", "retention.ms") == "2592000000"
+    cli("topic", "alter", "back", "-c", "retention.ms=1h", "--yes")
+    assert cli("topic", "alter", "back", "--unset", "retention.ms").code == 0
+    assert setting(cli, "back", "retention.ms") == "604800000"
+
+
+def test_a_setting_that_there_is_not_cannot_be_unset(cli: Run) -> None:
+    cli("topic", "create", "strange")
+    refused(cli("topic", "alter", "strange", "--unset", "retention.m"), exits.NOT_FOUND, "did you mean retention.ms?")
+
+
+def test_counts_that_no_request_can_name_are_refused_in_words(cli: Run) -> None:
+    for line in (
+        ("create", "vast", "-p", "99999999999"),
+        ("create", "vast", "-r", "99999"),
+        ("alter", "vast", "-p", "99999999999"),
+    ):
+        refused(cli("topic", *line), exits.REFUSED, "is no number of")
+        cli("topic", "create", "vast", "--if-not-exists")
 
 
 def test_partitions_grow_and_never_shrink(cli: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ def kafka_address() -> Iterator[str]:
     program("java")
     with tempfile.TemporaryDirectory(prefix="headrace-kafka-") as folder:
         server = Kafka(Path(folder))
+        # A run that is told to end must take its Kafka along: by default nothing is tidied up then.
+        before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
         try:
             server.prepare()
             server.start()
@@ -37,6 +40,7 @@ def kafka_address() -> Iterator[str]:
             yield server.address
         finally:
             server.stop()
+            signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session", params=["headrace", "kafka"])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from headrace.testing.served import ServedBroker
 from headrace.wire.kafka import header, produce
+from headrace.wire.kafka.leaders import Endpoint, Leader
 from headrace.wire.kafka.produce import PartitionResult, TopicResult
 from tests.support import serving
 
@@ -26,6 +27,7 @@ class Proxy:
     def __init__(self) -> None:
         self.rule: Rule = lambda key, number: PASS
         self.seen: Counter[int] = Counter()
+        self.new_leader: Endpoint | None = None  # told with refusals of Produce
         self.upstream = ("", 0)
         self.address = ""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +84,7 @@ class Proxy:
             if order == REFUSE:
                 return
             if isinstance(order, int):
-                answer = refusal(frame, order)
+                answer = refusal(frame, order, self.new_leader)
                 if orders:
                     orders.append(answer)  # behind the answers that are still to come
                 else:
@@ -115,17 +117,21 @@ async def frame_of(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(size)
 
 
-def refusal(frame: bytes, code: int) -> bytes:
+def refusal(frame: bytes, code: int, new_leader: Endpoint | None = None) -> bytes:
     """The answer to a Produce request that has this error for each partition."""
     head = header.read_header(frame, 0, len(frame))
     request = produce.decode_request(frame, head.end, len(frame), head.version)
+    leader = None if new_leader is None else Leader(new_leader.node_id, 1_000)
     topics = [
         TopicResult(
-            topic.name, topic.topic_id, [PartitionResult(partition, code) for partition, _, _ in topic.partitions]
+            topic.name,
+            topic.topic_id,
+            [PartitionResult(partition, code, leader=leader) for partition, _, _ in topic.partitions],
         )
         for topic in request.topics
     ]
-    return produce.encode_response(head.version, head.correlation_id, topics)
+    endpoints = [new_leader] if new_leader is not None else []
+    return produce.encode_response(head.version, head.correlation_id, topics, 0, endpoints)
 
 
 @contextlib.asynccontextmanager

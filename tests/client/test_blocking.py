@@ -39,6 +39,13 @@ def test_records_go_there_and_back_and_no_thread_stays(address: str, topic: str)
         client.admin.topics()
 
 
+def test_administration_keeps_its_client_alive_and_no_longer(headrace_address: str) -> None:
+    before = client_threads()
+    for _ in range(3):
+        assert isinstance(headrace.connect(headrace_address).admin.topics(), list)
+    assert client_threads() == before
+
+
 def test_producer_and_consumer_stand_alone(address: str, topic: str) -> None:
     with headrace.Producer(address, compression="lz4") as producer:
         producer.send(topic, "a")
@@ -134,6 +141,17 @@ def test_a_program_that_forgets_to_close_ends_all_the_same(headrace_address: str
     code = f"import headrace; client = headrace.connect({headrace_address!r}); print(len(client.admin.cluster().nodes))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_a_program_that_forgets_to_close_has_sent_what_it_put(headrace_address: str, topic: str) -> None:
+    code = (
+        f"import headrace; producer = headrace.Producer({headrace_address!r}, linger=60)\n"
+        f"for number in range(3000): producer.put({topic!r}, str(number), partition=0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+    with headrace.Consumer(headrace_address, topic, follow=False) as consumer:
+        assert [int(record.value or b"") for record in consumer] == list(range(3000))
 
 
 def test_the_package_imports_no_client_until_one_is_used() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,21 +16,27 @@ from headrace.client.addresses import Address, parse
 from tests.support import serving
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def server(answer: bytes | None) -> AsyncIterator[str]:
     """Something that listens: it answers everything with `answer`, or never."""
 
+    writers: list[asyncio.StreamWriter] = []
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await reader.read(1000):
-            if answer is not None:
-                writer.write(answer)
-        writer.close()
+        writers.append(writer)
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(1000):
+                if answer is not None:
+                    writer.write(answer)
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     finally:
         listening.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.01)
 
 
 def dead() -> str:
@@ -117,7 +123,7 @@ async def test_a_client_is_used_connected_and_where_it_was_made(headrace_address
         assert await client.admin.topics() is not None
 
         def elsewhere() -> None:
-            asyncio.run(client.admin.topics())
+            asyncio.run(asyncio.wait_for(client.admin.topics(), 10))
 
         with pytest.raises(errors.ClientClosed, match="another event loop"):
             await asyncio.to_thread(elsewhere)

@@ -146,6 +146,14 @@ async def test_a_take_that_is_cancelled_loses_no_record(headrace_address: str, t
     assert got == [b"%d" % number for number in range(50)]
 
 
+async def test_at_least_one_record_is_taken(headrace_address: str, topic: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await client.admin.create_topic(topic)
+        async with client.consumer(topic) as consumer:
+            with pytest.raises(ValueError, match="at least one"):
+                await consumer.take(0)
+
+
 @pytest.mark.parametrize("options", [{"isolation": "none"}, {"out_of_range": "top"}, {"prefetch_bytes": 0}])
 async def test_options_that_make_no_sense_are_refused(headrace_address: str, options: dict[str, object]) -> None:
     async with headrace.aio.connect(headrace_address) as client:
@@ -164,3 +172,12 @@ async def test_a_client_leaves_no_task_behind(headrace_address: str, topic: str)
     assert asyncio.all_tasks() == before
     with pytest.raises(errors.ClientClosed):
         await producer.put(topic, b"x")
+
+
+@pytest.mark.parametrize("at", ["sometime", 1.5, True, None])
+async def test_a_position_that_is_none_is_refused_in_words(headrace_address: str, topic: str, at: object) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await client.admin.create_topic(topic)
+        with pytest.raises(ValueError, match="is not a position"):
+            async with client.consumer(topic, start=at, follow=False) as consumer:
+                await consumer.take()

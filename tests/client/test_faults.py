@@ -5,6 +5,7 @@ lost without a word, and nothing that was put once is written twice by an idempo
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from headrace.aio import Client
 from headrace.records import codec
 from headrace.testing.served import ServedBroker
 from headrace.wire.kafka.header import FETCH, PRODUCE
-from tests.client.proxy import HOLD, LOSE, PASS, REFUSE, behind_proxy
+from headrace.wire.kafka.leaders import Endpoint
+from tests.client.proxy import HOLD, LOSE, PASS, REFUSE, Proxy, behind_proxy
 
 NOT_LEADER, TIMED_OUT, STORAGE, UNKNOWN_PRODUCER, STALE_EPOCH, INVALID_RECORD = 6, 7, 56, 59, 47, 87
 OUT_OF_ORDER, DUPLICATE, CORRUPT = 45, 46, 2
@@ -187,3 +189,95 @@ async def test_an_error_in_the_block_is_the_one_that_is_told(tmp_path: Path) -> 
                     await producer.put("t", bytes(5_000))
                     raise ZeroDivisionError
             assert "1 record was not delivered" in raised.value.__notes__[0]
+
+
+async def test_a_node_that_moved_to_another_address_is_found(tmp_path: Path) -> None:
+    old, new = Proxy(), Proxy()
+    await old.start()
+    await new.start()
+    first = ServedBroker(tmp_path, "--kafka-advertised", old.address)
+    second = ServedBroker(tmp_path, "--kafka-advertised", new.address)
+    try:
+        first.start()
+        old.upstream = ("127.0.0.1", int(first.address.rpartition(":")[2]))
+        async with headrace.aio.connect([old.address, new.address]) as client:
+            await client.admin.create_topic("t", partitions=1)
+            async with client.producer() as producer, client.consumer("t") as consumer:
+                await producer.send("t", b"0")
+                assert len(await consumer.take(timeout=10)) == 1
+                first.stop()
+                await old.stop()
+                await asyncio.to_thread(second.start)
+                new.upstream = ("127.0.0.1", int(second.address.rpartition(":")[2]))
+                assert (await producer.send("t", b"1")).offset == 1
+                assert [record.value for record in await consumer.take(timeout=20)] == [b"1"]
+            assert (await client.admin.cluster()).nodes[0].address == new.address
+    finally:
+        for broker in (first, second):
+            if broker.is_running:
+                broker.stop()
+        await old.stop()
+        await new.stop()
+
+
+@pytest.mark.parametrize("policy", ["error", "start"])
+async def test_a_log_that_was_cut_below_the_reader_is_told(tmp_path: Path, policy: str) -> None:
+    """As power loss does it to what was not synced: the records are gone, and others take their offsets."""
+    with ServedBroker(tmp_path) as broker:
+        async with headrace.aio.connect(broker.address) as client:
+            await client.admin.create_topic("t", partitions=1)
+            async with client.consumer("t", out_of_range=policy) as consumer:
+                async with client.producer(acks=1) as producer:
+                    for number in range(10):
+                        await producer.send("t", b"old %d" % number)
+                got = 0
+                while got < 10:
+                    got += len(await consumer.take(timeout=10))
+                consumer.pause("t", 0)
+                broker.kill()
+                (segment,) = [path for path in tmp_path.rglob("*.log") if b"old 9" in path.read_bytes()]
+                os.truncate(segment, segment.read_bytes().index(b"old 7"))
+                broker.start()
+                async with client.producer() as producer:
+                    new = [(await producer.send("t", b"new")).offset for _ in range(5)]
+                assert new == list(range(7, 12))
+                consumer.resume("t", 0)
+                if policy == "error":
+                    with pytest.raises(errors.OffsetOutOfRange, match="the log was cut at 7"):
+                        await consumer.take(timeout=10)
+                    await consumer.seek("t", 0, 7)
+                read: list[int] = []
+                while len(read) < 5:
+                    read += [record.offset for record in await consumer.take(timeout=10)]
+                assert read == new
+
+
+async def test_connections_that_ended_while_nobody_used_them_are_made_again(tmp_path: Path) -> None:
+    async with behind_proxy(tmp_path) as (proxy, _), headrace.aio.connect(proxy.address) as client:
+        await client.admin.create_topic("t", partitions=1)
+        async with client.producer() as producer, client.consumer("t") as consumer:
+            for number in range(5):
+                proxy.drop_all()
+                await asyncio.sleep(0.05 * (number % 2))  # at once, or when the client has heard of it
+                assert (await producer.send("t", b"x")).offset == number
+                assert len(await client.admin.topics()) == 1
+                assert [record.offset for record in await consumer.take(timeout=10)] == [number]
+            proxy.drop_all()
+            await asyncio.sleep(0.05)
+            await client.admin.create_topic("u")
+
+
+async def test_a_refusal_that_names_the_new_leader_sends_the_producer_there(tmp_path: Path) -> None:
+    async with behind_proxy(tmp_path) as (proxy, _), headrace.aio.connect(proxy.address) as client:
+        await client.admin.create_topic("t", partitions=1)
+        other = Proxy()
+        await other.start()
+        other.upstream = proxy.upstream
+        proxy.new_leader = Endpoint(5, "127.0.0.1", int(other.address.rpartition(":")[2]), None)
+        proxy.rule = lambda key, number: NOT_LEADER if key == PRODUCE and number >= 1 else PASS
+        async with client.producer() as producer:
+            assert [(await producer.send("t", b"%d" % number)).offset for number in range(5)] == list(range(5))
+        assert (proxy.seen[PRODUCE], other.seen[PRODUCE]) == (2, 4)
+        await client._open().metadata.refresh(["t"])  # node 5 is not in the cluster's own story
+        assert await values(client, "t") == list(range(5))
+        await other.stop()

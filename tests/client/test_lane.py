@@ -289,3 +289,13 @@ def answer(
                 lane.came_back(batch, is_doubtful=True, not_before=now)
             else:
                 lane.arrived(batch, now)
+
+
+def test_a_batch_that_cannot_be_encoded_is_not_lost_from_sight() -> None:
+    lane = lane_of()
+    batch = lane.new_batch(0.0, FAR)
+    batch.records.append(Record(b"", b"", (), 1.5, -1))  # type: ignore[arg-type]
+    batch.count = 1
+    with pytest.raises(TypeError):
+        lane.take(1.0)
+    assert lane.clear() == [batch]  # whoever fails the rest of the lane fails this one too

@@ -153,6 +153,20 @@ async def test_what_is_not_a_record_is_refused_where_it_is_put(headrace_address:
         assert record[2:8] == (delivery.offset, 7, "create", b"k", b"text", (("h", b"v"),))
 
 
+@pytest.mark.parametrize("when", [-5, 1 << 63, 1_700_000_000_000.5, "now"])
+async def test_a_time_that_is_none_leaves_the_producer_as_it_was(
+    headrace_address: str, topic: str, when: object
+) -> None:
+    async with headrace.aio.connect(headrace_address) as client, client.producer() as producer:
+        first = await producer.send(topic, b"before")  # so that nothing has to be fetched any more
+        with pytest.raises(errors.InvalidTimestamp, match="whole milliseconds"):
+            async with asyncio.timeout(5):
+                await producer.send(topic, b"", timestamp_ms=when)  # type: ignore[arg-type]
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(5):
+            assert (await producer.send(topic, b"after", partition=first.partition)).offset == first.offset + 1
+
+
 @pytest.mark.parametrize(
     "options",
     [{"acks": 2}, {"acks": 1, "idempotent": True}, {"compression": "rar"}, {"batch_bytes": 5}, {"linger": -1}],

@@ -200,6 +200,17 @@ async def test_large_records_come_back_and_too_large_ones_fail_alone(address: st
         assert [len(record.value or b"") for record in await everything(client, topic)] == [1_000_000, 5]
 
 
+async def test_records_larger_than_what_is_read_ahead_are_read_all_the_same(address: str, topic: str) -> None:
+    async with headrace.aio.connect(address) as client:
+        await client.admin.create_topic(topic, partitions=2, config={"max.message.bytes": "10000000"})
+        async with client.producer() as producer:
+            for number in range(6):
+                await producer.send(topic, bytes([number]) * 6_000_000, partition=number % 2)
+        got = await everything(client, topic, prefetch_bytes=100_000)
+    assert sorted((record.value or b"")[0] for record in got) == list(range(6))
+    assert {len(record.value or b"") for record in got} == {6_000_000}
+
+
 async def test_a_batch_larger_than_the_topic_takes_is_split(address: str, topic: str) -> None:
     async with headrace.aio.connect(address) as client:
         await client.admin.create_topic(topic, partitions=1, config={"max.message.bytes": "20000"})

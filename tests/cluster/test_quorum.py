@@ -8,6 +8,7 @@ from headrace.cluster import quorum as quorums
 from headrace.cluster.quorum import Quorum
 from headrace.cluster.records import ClusterCreated, MetadataRecord, NodeRegistered, ProducerIdsReserved
 from headrace.errors import FormatTooNew, HeadraceError, LimitReached, StorageFailed
+from headrace.log.config import ignore_error
 from headrace.testing.disk import PowerLoss, SimulatedDisk
 from tests.log.kit import World
 
@@ -89,7 +90,8 @@ def test_a_snapshot_bounds_the_replay_and_says_the_same(monkeypatch: pytest.Monk
     monkeypatch.setattr(quorums, "SNAPSHOT_ENTRIES", 10)
     world = World()
     quorum = start(world)
-    quorum.propose_now(lambda _: [ClusterCreated("c", 1), NodeRegistered(0, 1, {"kafka": "h:1"})])
+    quorum.propose(lambda _: [ClusterCreated("c", 1), NodeRegistered(0, 1, {"kafka": "h:1"})], ignore_error)
+    world.background.drain()
     for number in range(1, 35):
         propose(world, quorum, number)
     world.background.drain()

@@ -72,13 +72,14 @@ class Running:
         assert not isinstance(made, Exception), made
 
     async def produce(self, topic: str, values: list[bytes], acks: int = 1, requests: int = 1) -> list[int]:
-        """Error codes; all requests in one piece, on a connection of their own."""
+        """Error codes; all requests at once, on a connection of their own."""
         address = self.node.addresses["kafka"]
         reader, writer = await asyncio.open_connection(address.host, address.port)
         now_ms = self.node.clock.now_ms()
         batch = codec.encode([Record(value=value, timestamp_ms=now_ms) for value in values])
         asked = [(topic, None, [(0, batch)])]
-        writer.write(b"".join(produce_client.encode_request(VERSION, 1, None, None, acks, 5000, asked)) * requests)
+        for number in range(requests):
+            writer.write(b"".join(produce_client.encode_request(VERSION, number, None, None, acks, 5000, asked)))
         codes = []
         for _ in range(requests if acks else 0):
             answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.wire.kafka import header
 from headrace.wire.kafka.errors import Code
-from tests.doors.asking import Asker, asking, create
+from tests.doors.asking import Asker, asking, create, record
 from tests.doors_http.running import until
 from tests.groups.asking import GROUP, beat, commit, leave, member, position
 
@@ -144,3 +144,20 @@ async def test_this_node_coordinates_groups_and_transactions(asker, version):
         assert {(one.node_id, one.host, one.port, one.error_code) for one in ones} == {(0, at.host, at.port, 0)}
         if version >= 4:
             assert [one.key for one in ones] == ["a", "b"]
+
+
+async def test_nobody_else_writes_the_topic_of_groups_and_whoever_asks_first_it_is_made_right(asker):
+    await asker.node.broker.auto_create(["__consumer_offsets"])
+    topic = asker.node.broker.topic("__consumer_offsets")
+    assert len(topic.partitions) == 50 and topic.is_compacted
+    assert (await asker.produce("__consumer_offsets", 0, [record(1)])).error == Code.INVALID_TOPIC_EXCEPTION
+
+
+async def test_without_its_topic_the_groups_are_gone_and_new_ones_can_be(asker):
+    member_id, generation = await member(asker)
+    await commit(asker, 1, group_id="simple")
+    await asker.node.broker.delete_topics(["__consumer_offsets"])
+    assert await listed(asker) == []
+    assert await beat(asker, member_id, generation) == Code.UNKNOWN_MEMBER_ID
+    assert await commit(asker, 2, group_id="simple") == 0
+    assert (await position(asker, group="simple")).committed_offset == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import headrace
 from headrace.client.values import Delivery
-from headrace.errors import HeadraceError, InvalidConfig, TopicExists, UnknownTopic
+from headrace.errors import HeadraceError, InvalidConfig, InvalidPartitions, MessageTooLarge, TopicExists, UnknownTopic
 from headrace.testing import Broker, BrokerFault, NotRunning
 from tests.support import Wire, batch_of, wait_until
 
@@ -46,6 +48,13 @@ def test_what_is_produced_is_read_back_with_all_that_it_carries(broker: Broker) 
     assert broker.offsets("orders") == (0, 3)
 
 
+def test_a_broker_whose_topics_are_refused_leaves_nothing_behind() -> None:
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    with pytest.raises(InvalidPartitions), Broker("disk", topics={"t": 0}):
+        pass
+    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == (threads, descriptors)
+
+
 def test_topics_are_made_listed_and_deleted(broker: Broker) -> None:
     broker.create_topic("a", 3, {"retention.ms": 1000})
     broker.create_topic("b")
@@ -59,6 +68,22 @@ def test_topics_are_made_listed_and_deleted(broker: Broker) -> None:
     assert broker.topics() == {"b": 1}
     with pytest.raises(UnknownTopic, match="there are: b"):
         broker.records("a")
+
+
+def test_a_record_that_is_refused_keeps_back_none_of_those_before_it(broker: Broker) -> None:
+    broker.create_topic("orders", config={"max.message.bytes": 1000})
+    with pytest.raises(MessageTooLarge):
+        broker.produce("orders", "small", "x" * 2000, "after it")
+    assert broker.values("orders") == [b"small"]
+
+
+def test_a_key_chooses_the_partition_that_clients_choose(broker: Broker) -> None:
+    broker.create_topic("orders", 5)
+    with headrace.connect(broker.kafka) as client, client.producer() as producer:
+        for number in range(20):
+            theirs = producer.send("orders", "theirs", key=f"k{number}")
+            (ours,) = broker.produce("orders", "ours", key=f"k{number}")
+            assert ours.partition == theirs.partition
 
 
 def test_topics_and_settings_can_be_given_at_the_start() -> None:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
+import headrace
 from headrace.testing import Broker
 
 LIMIT_S = 30.0
@@ -148,3 +149,22 @@ def test_a_full_disk_reaches_the_producer_as_an_error(headrace_broker: Broker) -
     producer.flush(LIMIT_S)
     assert errors[1] is None
     assert headrace_broker.values("orders") == [b"two"]
+
+
+def test_our_own_client_loses_nothing_over_crashes(headrace_broker: Broker) -> None:
+    headrace_broker.create_topic("orders", 2)
+    with headrace.connect(headrace_broker.kafka) as client:
+        with client.producer(acks="all") as producer:
+            futures = []
+            for number in range(200):
+                futures.append(producer.put("orders", str(number), partition=number % 2))
+                if number in (50, 150):
+                    headrace_broker.crash(power_loss=True)
+                    headrace_broker.restart()
+            for future in futures:
+                future.result(LIMIT_S)
+        with client.consumer("orders", follow=False) as consumer:
+            got = [(record.partition, record.value) for record in consumer]
+    for index in (0, 1):
+        expected = [str(number).encode() for number in range(200) if number % 2 == index]
+        assert [value for partition, value in got if partition == index] == expected

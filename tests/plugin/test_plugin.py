@@ -182,15 +182,15 @@ def test_loading_the_plugin_imports_no_broker_and_costs_nothing(tmp_path: Path) 
         *("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:hypothesispytest", "-p", "no:timeout"),
     )
     assert run.code == 0, run.out
-    begin = "import time, pytest; begin = time.perf_counter()"
-    end = "print(time.perf_counter() - begin)"
-    took = subprocess.run(
-        [sys.executable, "-c", f"{begin}; import headrace.testing.plugin; {end}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert float(took) < LOADED_LIMIT_S
+    program = (
+        "import time, pytest; begin = time.perf_counter(); import headrace.testing.plugin;"
+        " print(time.perf_counter() - begin)"
+    )
+    took = [
+        float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(took) < LOADED_LIMIT_S, took
 
 
 def test_two_hundred_tests_with_a_fresh_broker_each_take_less_than_twenty_seconds(tmp_path: Path) -> None:

@@ -187,8 +187,13 @@ def test_old_ones_go_with_their_records() -> None:
     assert log.stable_offset == 9, "an open one that began before the start"
 
 
+@pytest.mark.parametrize("kept", [0, 4096])
 @pytest.mark.parametrize("offset", range(9))
-def test_when_the_end_is_cut_off_what_was_ended_there_is_open_again(offset: int) -> None:
+def test_when_the_end_is_cut_off_what_was_ended_there_is_open_again(
+    offset: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether commits are remembered that far back, or have to be read from the log."""
+    monkeypatch.setattr(transactions_module, "COMMITS_KEPT", kept)
     world = World()
     log = world.log()
     history: list[tuple[dict[int, int], list[tuple[int, int, int]]]] = []

@@ -29,7 +29,7 @@ async def commit_offset(producer: Producer, offset: int, version: int, **more: A
     position: dict[str, Any] = {
         "partition_index": more.get("partition", 0),
         "committed_offset": offset,
-        "committed_metadata": "m",
+        "committed_metadata": more.get("metadata", "m"),
     }
     if version >= 2:
         position["committed_leader_epoch"] = -1
@@ -99,6 +99,7 @@ async def test_what_there_is_not_is_told_for_each_partition(asker: Asker) -> Non
     await producer.init()
     assert await commit_offset(producer, 7, 5, topic="nowhere") == Code.UNKNOWN_TOPIC_OR_PARTITION
     assert await commit_offset(producer, 7, 5, partition=99) == Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert await commit_offset(producer, 7, 5, metadata="m" * 5000) == Code.OFFSET_METADATA_TOO_LARGE
     assert await add_offsets(producer, 4, group="") == Code.INVALID_GROUP_ID
     assert await commit_offset(producer, 7, 5, generation=3) == Code.ILLEGAL_GENERATION
 

@@ -76,9 +76,7 @@ class Place:
                 if 0 <= file.base < partition.segment:
                     path = f"{self.based_on}/{file.path}"
                     _, revision = segments_of([os.path.basename(path)], LOG)[0]
-                    done = _Done(
-                        log_id.hex(), partition.generation, file.base, file.bytes, file.digest, path, revision
-                    )
+                    done = _Done(log_id.hex(), partition.generation, file.base, file.bytes, file.digest, path, revision)
                     self._shared[done.key] = done
 
     def take(self, key: SegmentKey, size: int, path: str) -> str | None:

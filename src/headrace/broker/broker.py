@@ -342,12 +342,12 @@ class Broker(Turns):
     def _remove(self, topic_id: bytes) -> None:
         topic = self._ids.pop(topic_id)
         del self._names[topic.name]
-        self.gone_traffic.add(topic.traffic)
         self.on_event("topic.deleted", {"topic": topic.name})
         self.groups.topic_deleted(topic.name)
         gone = UnknownTopic(f"topic {topic.name!r} was deleted")
         for partition in topic.partitions:
             partition.close(gone)
+        self.gone_traffic.add(topic.traffic)
         self.store.delete_folder(f"{self.store.root}/topics/{topic.folder}")
 
 

@@ -121,7 +121,7 @@ class Partition:
             return
         log.configure(self.topic.config.for_log())  # which may have changed while it was opened
         log.epochs.begin(self.leader_epoch)
-        log.on_append, log.traffic = self.wake, self.topic.traffic
+        log.on_append = self.wake
         if isinstance(log, Log):
             log.services.metrics.recoveries.observe(log.recovery_s)
         self.log = log
@@ -133,6 +133,7 @@ class Partition:
         if isinstance(self.log, Log) and self.log.is_blocked:  # only for a moment
             return
         if self.log is not None:
+            self.topic.traffic.took_in(self.log)
             self.log.close()
             self.log = None
 
@@ -141,6 +142,7 @@ class Partition:
         self.error = error
         log, self.log = self.log, None
         if log is not None:
+            self.topic.traffic.took_in(log)
             log.close()
         self.wake()
 
@@ -167,7 +169,7 @@ class Partition:
         if header.attributes & TRANSACTIONAL and header.producer_id < 0:
             raise InvalidRecord("a transactional batch has its producer's id")
         if topic.is_compacted:
-            if topic.name in STATE_TOPICS:
+            if topic.is_state:
                 raise InvalidTopicName(f"{topic.name!r} is the broker's own to write")
             _refuse_keyless(batch)
         if topic.is_log_append_time:

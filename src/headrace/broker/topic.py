@@ -25,6 +25,7 @@ class Topic:
         "internal",
         "is_compacted",
         "is_log_append_time",
+        "is_state",
         "name",
         "partitions",
         "traffic",
@@ -35,6 +36,7 @@ class Topic:
         self.id = uuid.UUID(bytes=image.topic_id)
         self._mean(broker.configuration.topic_config(image.config))
         self.internal = image.name.startswith("__")
+        self.is_state = image.name in STATE_TOPICS
         self.partitions = [Partition(broker, self, index, state) for index, state in enumerate(image.partitions)]
 
     @property

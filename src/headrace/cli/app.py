@@ -13,14 +13,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import typer
-from typer._click.core import Command as Shape
-from typer._click.core import Context
-from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
-from typer._click.shell_completion import CompletionItem
-from typer.main import get_command
 
 from headrace.cli import exits, options
 from headrace.cli.commands import Command, Group, Noun, built
+from headrace.cli.inside import (
+    ClickException,
+    CompletionItem,
+    Context,
+    NoArgsIsHelpError,
+    Shape,
+    UsageError,
+    get_command,
+    prepare_completion,
+)
 from headrace.cli.main import COMPLETION_VARIABLE
 
 PROGRAM = "headrace"
@@ -149,9 +154,7 @@ def _invoke(arguments: list[str]) -> object:
     """typer's own `main` has its own ideas of errors and broken pipes; ours are in `run`."""
     command = root()
     if COMPLETION_VARIABLE in os.environ:
-        from typer._completion_classes import completion_init
-
-        completion_init()
+        prepare_completion()
         command._main_shell_completion({}, PROGRAM, COMPLETION_VARIABLE)
     with command.make_context(PROGRAM, arguments) as ctx:
         return command.invoke(ctx)

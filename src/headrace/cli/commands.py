@@ -25,14 +25,21 @@ from difflib import get_close_matches
 from typing import Annotated, Any, TypeVar, cast
 
 import typer
-from typer._click.core import Command as Shape  # typer's copy of click has no public name for these
-from typer._click.core import Context, Parameter
-from typer._click.exceptions import NoSuchOption, UsageError
-from typer._click.formatting import HelpFormatter
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
-from typer.main import get_command
 
 from headrace.cli import contexts, options
+from headrace.cli.inside import (
+    Context,
+    HelpFormatter,
+    NoSuchOption,
+    Parameter,
+    Shape,
+    TyperArgument,
+    TyperCommand,
+    TyperGroup,
+    TyperOption,
+    UsageError,
+    get_command,
+)
 
 WIDTH = 100  # the widest that help gets; wider lines are hard to read, and the documents hold this many
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}

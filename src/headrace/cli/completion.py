@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from typer._completion_classes import completion_init
-from typer._completion_shared import get_completion_script
 
 from headrace.cli.exits import usage
+from headrace.cli.inside import completion_script
 from headrace.cli.main import COMPLETION_VARIABLE
 
 SHELLS = ("bash", "zsh", "fish")
@@ -31,5 +30,4 @@ def command(shell: Annotated[str, typer.Argument(help="|".join(SHELLS), autocomp
     """
     if shell not in SHELLS:
         raise usage(f"there is no completion for {shell!r}", f"one of {', '.join(SHELLS)}")
-    completion_init()
-    print(get_completion_script(prog_name="headrace", complete_var=COMPLETION_VARIABLE, shell=shell))
+    print(completion_script("headrace", COMPLETION_VARIABLE, shell))

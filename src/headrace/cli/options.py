@@ -119,7 +119,7 @@ def detail(text: str) -> None:
 
 
 def _server(environment: Mapping[str, str]) -> tuple[str, str]:
-    if server := _given.get("server"):
+    if (server := _given.get("server")) is not None:  # an empty one is refused: a script's variable may be unset
         return str(server), "--server"
     if name := _given.get("context"):
         return contexts.Contexts.read(environment).named(str(name)).server, f"context {name}"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.client.values import Record
 
 VALUES = r"%s\n"
+TOPIC_CELL = 16  # characters of a topic's name before the columns behind it give way
 CELL = 40  # characters of a key in a table; longer ones are cut there, and -o wide has them whole
 
 
@@ -88,19 +89,24 @@ class Printer:
             out.writerow(RecordRow.__struct_fields__)
         row = row_of(record)
         plain = (getattr(row, name) for name in RecordRow.__struct_fields__)
-        out.writerow(["" if v is None else v if isinstance(v, str | int) else json_text(v) for v in plain])
+        cells = ["" if v is None else v if isinstance(v, str | int) else json_text(v) for v in plain]
+        out.writerow([printable(cell) if self._live and isinstance(cell, str) else cell for cell in cells])
         sys.stdout.flush()
 
     def _line(self, record: Record) -> None:
         """Columns of fixed width: how wide the next record is, nobody knows."""
-        if self._first:
-            self._out.write(f"{'PARTITION':>9}  {'OFFSET':>10}  {'TIMESTAMP':<24}  {'KEY':<8}  VALUE\n".encode())
         wide = self._wide
+        if self._first:
+            place = f"{'TOPIC':<{TOPIC_CELL}}  " if wide else ""
+            self._out.write(f"{place}{'PARTITION':>9}  {'OFFSET':>10}  {'TIMESTAMP':<24}  {'KEY':<8}  VALUE\n".encode())
         key = _shown(record.key, None if wide else CELL)
         value = _shown(record.value, None)
-        place = f"{record.topic} {record.partition}" if wide else str(record.partition)
-        headers = "".join(f"  {name}={_shown(data, None)}" for name, data in record.headers) if wide else ""
-        line = f"{place:>9}  {record.offset:>10}  {show_time(record.timestamp_ms):<24}  {key:<8}  {value}{headers}\n"
+        place = f"{printable(record.topic):<{TOPIC_CELL}}  " if wide else ""
+        headers = "".join(f"  {printable(name)}={_shown(data, None)}" for name, data in record.headers) if wide else ""
+        line = (
+            f"{place}{record.partition:>9}  {record.offset:>10}  {show_time(record.timestamp_ms):<24}"
+            f"  {key:<8}  {value}{headers}\n"
+        )
         self._out.write(line.encode())
 
 

@@ -21,7 +21,7 @@ from headrace.cli.parsing import counted, one_of, pair, time_ms
 from headrace.cli.progress import progress
 from headrace.cli.sending import JSONL, LINES, WHOLE, Pace, Sent, Shape, from_files, from_values, send_all
 from headrace.cli.text import raw, unescaped
-from headrace.cli.topics import TopicName
+from headrace.cli.topics import TopicName, nearest
 
 if TYPE_CHECKING:
     from headrace.aio import Client
@@ -119,6 +119,8 @@ def _send(
     is_typing = not values and "-" in files and sys.stdin.isatty()
 
     async def work(client: Client) -> None:
+        if (near := await nearest(client, topic)) is not None:
+            note(f"There is no topic {topic} yet{near}; it is made with the first record, where the server does that.")
         if is_typing:
             note("Type records, one on a line; Ctrl-D ends.")
         records = from_values(shape, values) if values else from_files(shape, files)

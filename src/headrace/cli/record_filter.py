@@ -40,6 +40,7 @@ _FIELDS: dict[str, Field] = {
     "key": lambda record: _text(record.key),
     "value": lambda record: _text(record.value),
 }
+_NUMBERS = ("partition", "offset", "timestamp", "size")
 
 
 def compiled(texts: Sequence[str]) -> Condition | None:
@@ -63,6 +64,8 @@ def _condition(text: str) -> Condition:
         return _matching(field, operand, wanted=sign == "~")
     if sign in ("=", "!="):
         return _equal(field, operand, wanted=sign == "=")
+    if match[1] in _NUMBERS and _number(operand) is None:
+        raise usage(f"{text!r} compares a number with {operand!r}", f"as in {match[1]}{sign}100")
     return _ordered(field, _ORDER[sign], operand)
 
 

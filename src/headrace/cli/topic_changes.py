@@ -6,8 +6,9 @@ which of the new settings is shorter than what holds now.
 
 from __future__ import annotations
 
+import difflib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -25,6 +26,7 @@ from headrace.client.values import Time
 
 if TYPE_CHECKING:
     from headrace.aio import Client
+    from headrace.client.values import Setting
 
 FOR_EVER = -1
 
@@ -84,13 +86,15 @@ def alter(
     if both := settings.keys() & set(removed):
         raise usage(f"{', '.join(sorted(both))} is both set and unset")
 
-    async def check(client: Client) -> tuple[dict[str, str | None], int]:
+    async def check(client: Client) -> tuple[dict[str, Setting], int]:
         found = await one(client, topic)
         if settings or removed:
             await client.admin.alter_config("topic", topic, set=settings, delete=removed, validate_only=True)
         if partitions is not None:
             await client.admin.add_partitions(topic, partitions, validate_only=True)
-        known = {setting.name: setting.value for setting in await client.admin.config("topic", topic)}
+        known = {setting.name: setting for setting in await client.admin.config("topic", topic)}
+        if strange := [name for name in removed if name not in known]:
+            raise not_found(f"there is no topic setting {strange[0]!r}", _nearest(strange[0], known))
         return known, len(found.partitions)
 
     async def change(client: Client) -> None:
@@ -103,7 +107,8 @@ def alter(
     if partitions is not None:
         note(f"Keys move: with {partitions} partitions instead of {count} a key's next records may go to another one.")
     applied = not dry_run
-    if shorter := _shorter(before, settings):
+    after = settings | {name: _without(before[name]) for name in removed}
+    if shorter := _shorter({name: setting.value for name, setting in before.items()}, after):
         applied = confirm(f"let records of {topic} go earlier: {', '.join(shorter)}", yes=yes, dry_run=dry_run)
     if applied:
         with_client(change)
@@ -172,6 +177,16 @@ async def _trims(client: Client, topic: str, where: Position, partitions: list[i
             to = where if where >= 0 else end + where
         found[index] = (start, min(max(to, start), end))
     return found
+
+
+def _without(setting: Setting) -> str:
+    """Its value once the topic says nothing of it; nothing where the server does not tell."""
+    return next((other.value or "" for other in setting.synonyms if other.source != "topic"), "")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else "`headrace topic describe TOPIC -o wide` lists them"
 
 
 def _shorter(before: Mapping[str, str | None], settings: Mapping[str, str]) -> list[str]:

@@ -52,6 +52,15 @@ async def one(client: Client, name: str) -> Topic:
     raise missing(name, near)
 
 
+async def nearest(client: Client, name: str) -> str | None:
+    """None: the topic is there. Otherwise words for a note: the nearest name, or nothing."""
+    known = [topic.name for topic in await client.admin.topics(internal=True)]
+    if name in known:
+        return None
+    near = get_close_matches(name, known, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
 async def several(client: Client, names: Sequence[str], *, regex: bool = False, internal: bool = False) -> list[Topic]:
     """Each name's topic, or all that match one of the patterns; in the order of the names."""
     patterns = [_pattern(name) for name in names] if regex else []

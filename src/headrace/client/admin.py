@@ -35,10 +35,12 @@ from headrace.client.values import (
     Time,
     Topic,
 )
-from headrace.errors import RequestTimedOut
+from headrace.errors import InvalidPartitions, InvalidReplication, RequestTimedOut
 from headrace.wire.kafka.codes_client import name_of
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+MAX_PARTITIONS: Final = (1 << 31) - 1  # that a request can name
+MAX_REPLICATION: Final = (1 << 15) - 1
 
 
 class Admin(Groups, Transactions):
@@ -112,6 +114,9 @@ class Admin(Groups, Transactions):
         validate_only: bool = False,
     ) -> Topic:
         """-1 is the broker's own default. Returns when the topic can be used; with `validate_only` nothing is made."""
+        _check_count(partitions)
+        if not -1 <= replication <= MAX_REPLICATION:
+            raise InvalidReplication(f"topic {name!r}: {replication} is no number of replicas")
 
         def fill(schema: Any) -> Any:
             settings = tuple(
@@ -146,6 +151,7 @@ class Admin(Groups, Transactions):
 
     async def add_partitions(self, name: str, total: int, validate_only: bool = False) -> None:
         """Up to `total` partitions. Keys that are hashed go elsewhere from then on."""
+        _check_count(total)
 
         def fill(schema: Any) -> Any:
             topic = schema.CreatePartitionsTopic(name=name, count=total, assignments=None)
@@ -239,6 +245,12 @@ class Admin(Groups, Transactions):
         await self._metadata.refresh([name])
         topic = self._metadata.known(name)
         return topic is not None and len(topic.partitions) >= total
+
+
+def _check_count(partitions: int) -> None:
+    """What does not fit the request; all else is the broker's to judge."""
+    if not -1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidPartitions(f"{partitions} is no number of partitions")
 
 
 def _check(code: int, what: str, words: str | None = None) -> None:

@@ -36,6 +36,7 @@ from headrace.client.values import (
 )
 from headrace.ports import Buffer
 
+LAST_WORDS_S: Final = 10.0  # for what is not acknowledged when a program ends without `close`
 ITERATED_RECORDS: Final = 5000  # taken at once by `for record in consumer`
 
 
@@ -75,8 +76,11 @@ class Client(_Closing):
         except BaseException:
             self._portal.stop()
             raise
-        self.admin = Admin(self._core, self._portal)
-        self._last = weakref.finalize(self, self._portal.stop)
+        self._last = weakref.finalize(self, self._portal.stop)  # at the end of the program at the latest
+
+    @property
+    def admin(self) -> Admin:
+        return Admin(self)  # it keeps its client alive, as in `connect(...).admin.topics()`; so the client keeps none
 
     def close(self) -> None:
         """Closes its producers and consumers too; a producer flushes first."""
@@ -134,6 +138,8 @@ class Producer(_Closing):
         self._client, self._portal = client, client._portal
         self._core: AsyncProducer = self._portal.run(client._core.producer, **options)
         self._mailbox = Mailbox(self._portal, self._core)
+        # A program that ends without `close` must not lose what it put.
+        self._last = weakref.finalize(self, _close_producer, self._mailbox, self._portal, self._core, LAST_WORDS_S)
 
     def send(
         self,
@@ -167,12 +173,17 @@ class Producer(_Closing):
 
     def close(self, timeout: float | None = None) -> None:
         try:
-            if not self._mailbox.is_closed:
-                self._mailbox.close()
-                self._portal.call(self._core.close(timeout))
+            if self._last.detach():
+                _close_producer(self._mailbox, self._portal, self._core, timeout)
         finally:
             if self._owned is not None:
                 self._owned.close()
+
+
+def _close_producer(mailbox: Mailbox, portal: Portal, producer: AsyncProducer, timeout: float | None) -> None:
+    if not portal.is_stopped:
+        mailbox.close()
+        portal.call(producer.close(timeout))
 
 
 class Consumer(_Closing):
@@ -280,6 +291,10 @@ class Consumer(_Closing):
 
 class Admin(GroupAdmin):
     """The methods of headrace.client.admin.Admin, without `await`."""
+
+    def __init__(self, owner: Client) -> None:
+        super().__init__(owner._core, owner._portal)
+        self._owner = owner
 
     def cluster(self) -> Cluster:
         return self._portal.call(self._client.admin.cluster())

@@ -78,15 +78,15 @@ class Client:
 
     async def close(self) -> None:
         """Closes its producers and consumers too; a producer flushes first."""
-        try:
-            for child in list(self._children):
-                await child.close()
-        finally:
-            if self._asking is not None:
-                self._asking.connections.close()
-                self._asking = None
-                self._why_closed = "the client is closed"
-            await asyncio.sleep(0)  # so that transports that were closed are gone when this returns
+        closed = await asyncio.gather(*(child.close() for child in list(self._children)), return_exceptions=True)
+        if self._asking is not None:
+            self._asking.connections.close()
+            self._asking = None
+            self._why_closed = "the client is closed"
+        await asyncio.sleep(0)  # so that transports that were closed are gone when this returns
+        for failure in closed:
+            if failure is not None:
+                raise failure
 
     @property
     def admin(self) -> Admin:

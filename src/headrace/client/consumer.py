@@ -68,7 +68,6 @@ class Consumer:
             asking, self._level, options.prefetch_bytes, options.max_wait, options.out_of_range, self._arrival.set
         )
         self._readings = self._fetcher.readings
-        self._turn: list[Reading] = []  # who is next to give records, so that no partition starves another
         self._now: Reading | None = None  # whose records are being handed out
         self._records: list[Record] = []  # of one batch
         self._at = 0  # which of them is next
@@ -124,6 +123,8 @@ class Consumer:
     async def take(self, max_records: int = 500, timeout: float | None = 1.0) -> list[Record]:  # noqa: ASYNC109
         """What is there, at most `max_records`; waits for the first, `timeout` seconds at the longest (None: as
         long as it takes). An empty list: none came, or everything was read."""
+        if max_records < 1:
+            raise ValueError(f"at least one record is taken, not {max_records}")
         taken = self._some(max_records)
         if not taken:
             try:
@@ -164,7 +165,6 @@ class Consumer:
         self._is_started = True
         self._drop_records()
         self._readings.clear()
-        self._turn.clear()
         await self._begin(wanted, {TopicPartition(*one): at for one, at in starts.items()})
 
     async def seek(self, topic: str, partition: int, to: Position) -> None:
@@ -183,11 +183,11 @@ class Consumer:
     def pause(self, topic: str, partition: int) -> None:
         """No records of it until `resume`; what was read ahead is dropped, so that it holds no room."""
         reading = self._reading(topic, partition)
-        offset = self.position(topic, partition)
+        offset, epoch = self.position(topic, partition), reading.fetch_epoch
         if self._now is reading:
             self._drop_records()
         reading.move(offset)
-        reading.is_paused = True
+        reading.is_paused, reading.fetch_epoch = True, epoch
 
     def resume(self, topic: str, partition: int) -> None:
         self._reading(topic, partition).is_paused = False
@@ -210,6 +210,9 @@ class Consumer:
         if not self._is_started:
             await self.start()
         await asyncio.sleep(0)  # who never waits must let the next answers in
+        if self._arrival.is_set():
+            self._arrival.clear()
+            self._raise_error()
         while not self._fill():
             if self._is_closed:
                 raise ClientClosed("the consumer is closed")
@@ -226,23 +229,31 @@ class Consumer:
         """Makes the next batch's records those to hand out, partition after partition."""
         if self._is_left():
             return True
-        for _ in range(len(self._turn)):
-            reading = self._turn.pop(0)
-            self._turn.append(reading)
-            while reading.chunks and not reading.is_paused:
-                first = reading.offset
-                try:
-                    records = reading.next()
-                except HeadraceError as error:
-                    reading.move(first)  # it stays there: reading on tries again, `seek` goes past it
-                    reading.error = error
-                    break
-                if not reading.chunks:
-                    self._fetcher.wake()
-                if records:
-                    self._now, self._records, self._at = reading, records, 0
-                    return True
+        in_line = self._fetcher.in_line
+        while in_line:
+            reading = in_line.popleft()
+            records = self._next_of(reading)
+            reading.is_in_line = bool(reading.chunks)
+            if reading.is_in_line:
+                in_line.append(reading)  # behind the others, so that no partition starves another
+            else:
+                self._fetcher.wake()
+            if records:
+                self._now, self._records, self._at = reading, records, 0
+                return True
         return False
+
+    def _next_of(self, reading: Reading) -> list[Record]:
+        if not reading.chunks or self._readings.get(reading.where) is not reading:
+            reading.chunks.clear()
+            return []
+        first = reading.offset
+        try:
+            return reading.next()
+        except HeadraceError as error:
+            reading.move(first)  # it stays there: reading on tries again, `seek` goes past it
+            reading.error = error
+            return []
 
     def _is_left(self) -> bool:
         return self._at < len(self._records)
@@ -290,8 +301,7 @@ class Consumer:
         for where in wanted:
             reading = Reading(where, begins[where], ends.get(where))
             self._readings[where] = reading
-            self._turn.append(reading)
-        self._fetcher.wake()
+        self._fetcher.route()
 
     async def _grow(self) -> None:
         """Partitions that were added since are read from their beginning."""

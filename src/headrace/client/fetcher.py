@@ -8,6 +8,7 @@ so a slow reader breaks nothing.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Final
 from uuid import UUID
@@ -49,6 +50,7 @@ class Fetcher:
         arrived: Callable[[], None],
     ) -> None:
         self.readings: dict[TopicPartition, Reading] = {}
+        self.in_line: deque[Reading] = deque()  # that have something, in the order in which it is their turn
         self._asking, self._metadata = asking, asking.metadata
         self._isolation_level, self._prefetch_bytes = isolation_level, prefetch_bytes
         self._max_wait, self._out_of_range = max_wait, out_of_range
@@ -64,7 +66,12 @@ class Fetcher:
         self.fault: BaseException | None = None
 
     def wake(self) -> None:
-        """There is room, or something new to read."""
+        """There is room."""
+        for wake in self._wakes.values():
+            wake.set()
+
+    def route(self) -> None:
+        """There are other partitions to read, or other leaders."""
         homeless = False
         for reading in self.readings.values():
             node = self._metadata.leader(*reading.where)
@@ -73,8 +80,7 @@ class Fetcher:
             elif node.id not in self._tasks:
                 self._wakes[node.id] = asyncio.Event()
                 self._tasks[node.id] = self._start(self._run(node.id))
-        for wake in self._wakes.values():
-            wake.set()
+        self.wake()
         if homeless and self._seeking is None:
             self._seeking = self._start(self._seek_leaders())
 
@@ -219,6 +225,9 @@ class Fetcher:
         aborted = (fetched.aborted or ()) if self._isolation_level else None
         try:
             reading.add(Chunk(pieces[0], reading.fetch_offset, aborted))
+            if not reading.is_in_line:
+                reading.is_in_line = True
+                self.in_line.append(reading)
         except CorruptBatch as error:
             topic, partition = reading.where
             reading.error = CorruptBatch(f"topic {topic!r} partition {partition} at {reading.fetch_offset}: {error}")
@@ -227,8 +236,7 @@ class Fetcher:
         """The log was cut below where we stand and has gone on: what we read there is gone, and other records are."""
         offset = min(end_offset, reading.fetch_offset)
         if self._out_of_range == "error":
-            reading.error = reading.out_of_range(-1, end_offset)
-            reading.fetch_epoch = -1
+            reading.error = reading.cut_at(offset)
         else:
             reading.move(offset)
 
@@ -255,7 +263,9 @@ class Fetcher:
         topic, partition = reading.where
         if code in MISDIRECTED:
             leader = None if fetched is None else fetched.leader
-            if not self._metadata.learn(topic, partition, leader, response.endpoints):
+            if self._metadata.learn(topic, partition, leader, response.endpoints):
+                self.route()
+            else:
                 stale.add(topic)
             self._back_off(reading)
         elif code in RETRIABLE and code != Code.CORRUPT_MESSAGE:
@@ -288,7 +298,7 @@ class Fetcher:
                     reading.error = UnknownTopic(f"topic {topic!r} is not there any more")
             elif before[topic] is not None and known.topic_id != before[topic]:
                 self._made_again(reading)
-        self.wake()
+        self.route()
         self._arrived()
 
     def _made_again(self, reading: Reading) -> None:

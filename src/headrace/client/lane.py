@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct
 from asyncio import Future
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from headrace.client.values import Delivery
 from headrace.records import codec, kernel
@@ -37,6 +37,18 @@ _PRODUCER = struct.Struct(">qhi")
 _CRC_AT, _PRODUCER_AT = 17, 43
 
 
+class Promise(Protocol):
+    """A future, of asyncio's kind or of a thread's."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: Delivery, /) -> None: ...
+
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+    def exception(self) -> BaseException | None: ...
+
+
 class Waiter:
     """Somebody who waits for batches to be settled: `left` of them."""
 
@@ -53,14 +65,14 @@ class Waiter:
 
 class Batch:
     __slots__ = (
-        "attempts", "count", "deadline", "due", "encoded", "futures", "is_doubtful", "last_error", "order",
-        "producer", "records", "size", "times", "waiters", "was_sent",
+        "attempts", "count", "deadline", "due", "encoded", "is_doubtful", "last_error", "order",
+        "producer", "promises", "records", "size", "times", "waiters", "was_sent",
     )  # fmt: skip
 
     def __init__(self, order: tuple[int, ...], due: float, deadline: float) -> None:
         self.order, self.due, self.deadline = order, due, deadline
         self.records: list[Record] = []
-        self.futures: list[Future[Delivery]] = []
+        self.promises: list[Promise] = []
         self.times: list[int] = []
         self.size = HEADER_BYTES  # at the most, before compression; what it counts for in the producer's buffer
         self.count = 0
@@ -106,14 +118,6 @@ class Lane:
 
     # Records in
 
-    def room_in(self, size: int) -> Batch | None:
-        """The batch that is being filled, if it takes `size` bytes more; a full one joins those that wait."""
-        batch = self.open
-        if batch is not None and batch.size + size > self.batch_bytes:
-            self.close_open()
-            return None
-        return batch
-
     def new_batch(self, due: float, deadline: float) -> Batch:
         self._order += 1
         self.open = batch = Batch((self._order,), due, deadline)
@@ -150,10 +154,10 @@ class Lane:
         may_renumber = self.must_renumber and not self.in_flight and not self.waiting[0].is_doubtful
         if may_renumber and not self._renumber():
             return None
-        batch = self.waiting.popleft()
+        batch = self.waiting[0]
         if batch.encoded is None:
-            self._encode(batch)
-        self.in_flight.append(batch)
+            self._encode(batch)  # should it fail, the batch is still in line, and those who wait for it are told
+        self.in_flight.append(self.waiting.popleft())
         batch.attempts += 1
         batch.was_sent = True
         return batch
@@ -216,7 +220,7 @@ class Lane:
         middle = batch.count // 2
         for index, (first, last) in enumerate(((0, middle), (middle, batch.count))):
             half = Batch((*batch.order, index), batch.due, batch.deadline)
-            half.records, half.futures = records[first:last], batch.futures[first:last]
+            half.records, half.promises = records[first:last], batch.promises[first:last]
             half.count, half.attempts, half.was_sent = last - first, batch.attempts, True
             half.size = batch.size - batch.size // 2 if index else batch.size // 2
             half.times = batch.times[first:last]

@@ -18,6 +18,7 @@ from headrace.client.values import Delivery
 from headrace.errors import ClientClosed
 
 MAX_LETTERS: Final = 10_000  # put and not taken by the loop yet
+NAP_S: Final = 0.000_5  # before the loop is asleep: to wake it costs more than many letters do
 ROUND: Final = 1_000  # taken before the loop looks after the rest of its work
 
 Letter = tuple[str, Content, Content, GivenHeaders | None, int | None, int | None]
@@ -28,7 +29,8 @@ class Mailbox:
     def __init__(self, portal: Portal, producer: Producer) -> None:
         self._portal, self._producer = portal, producer
         self._letters: deque[tuple[Letter, Promise]] = deque()
-        self._is_emptying = False
+        self._is_awake = False  # the loop looks into the box
+        self._is_empty = True  # the producer has all letters
         self._changed = threading.Condition()
         self.is_closed = False
 
@@ -41,15 +43,15 @@ class Mailbox:
                 self._portal.check()
                 self._changed.wait(1.0)
             self._letters.append((letter, promise))
-            is_first, self._is_emptying = not self._is_emptying, True
-        if is_first:
+            is_asleep, self._is_awake, self._is_empty = not self._is_awake, True, False
+        if is_asleep:
             self._portal.soon(self._start)
         return promise
 
     def wait_until_empty(self) -> None:
         """Until the producer has all of them."""
         with self._changed:
-            while self._is_emptying:
+            while not self._is_empty:
                 self._portal.check()
                 self._changed.wait(1.0)
 
@@ -67,34 +69,25 @@ class Mailbox:
                 if not letters:
                     break
                 letter, promise = letters.popleft()
+                if not promise.set_running_or_notify_cancel():  # from here on it cannot be cancelled
+                    continue
                 try:
-                    delivered = await producer.put(*letter)
-                except BaseException as error:  # noqa: BLE001 (it is the caller's)
-                    promise.set_exception(error)
-                else:
-                    delivered.add_done_callback(_Passing(promise))
+                    await producer.place(promise, *letter)
+                except Exception as error:  # noqa: BLE001 (it is the caller's, whatever it is)
+                    _fail(promise, error)
+                except asyncio.CancelledError:
+                    _fail(promise, ClientClosed("the client was closed"))
+                    raise
             with self._changed:
+                self._is_empty = not letters
                 self._changed.notify_all()
+            await asyncio.sleep(0 if letters else NAP_S)
+            with self._changed:
                 if not letters:
-                    self._is_emptying = False
+                    self._is_awake = False
                     return
-            await asyncio.sleep(0)
 
 
-class _Passing:
-    """Passes a delivery on to the thread that waits for it."""
-
-    __slots__ = ("_promise",)
-
-    def __init__(self, promise: Promise) -> None:
-        self._promise = promise
-
-    def __call__(self, delivered: asyncio.Future[Delivery]) -> None:
-        if not self._promise.set_running_or_notify_cancel():
-            return
-        if delivered.cancelled():
-            self._promise.set_exception(ClientClosed("the producer was closed"))
-        elif (error := delivered.exception()) is not None:
-            self._promise.set_exception(error)
-        else:
-            self._promise.set_result(delivered.result())
+def _fail(promise: Promise, error: BaseException) -> None:
+    if not promise.done():
+        promise.set_exception(error)

@@ -7,7 +7,7 @@ a broker says that it is old, and by age. All who want the same topics at once s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from typing import Final
 
 from headrace.client import backoff
@@ -160,7 +160,7 @@ class Metadata:
         topic = _topic(state)
         old = self._topics.get(topic.name)
         if old is not None and old.topic_id == topic.topic_id:
-            topic = _newest(old, topic)
+            topic = _newest(old, topic, self.nodes)
         self._topics[topic.name] = topic
         self._asked_at[topic.name] = self._loop.time()
 
@@ -178,10 +178,11 @@ def _topic(state: TopicState) -> Topic:
     )
 
 
-def _newest(old: Topic, new: Topic) -> Topic:
-    """A node that lags behind may tell of a leader that was replaced: of each partition the newer epoch counts."""
+def _newest(old: Topic, new: Topic, nodes: Container[int]) -> Topic:
+    """A node that lags behind may tell of a leader that was replaced: of each partition the newer epoch counts, as
+    long as its leader is there."""
     partitions = tuple(
-        before if before.leader_epoch > now.leader_epoch >= 0 else now
+        before if before.leader_epoch > now.leader_epoch >= 0 and before.leader in nodes else now
         for before, now in zip(old.partitions, new.partitions, strict=False)
     )
     return Topic(new.name, new.topic_id, new.internal, partitions + new.partitions[len(partitions) :])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from headrace.client.apis import PRODUCE, ProduceRequest
+from headrace.client.asking import BROKER_SHARE
 from headrace.client.connection import Answer, Connection
 from headrace.client.lane import Batch, Lane
 from headrace.client.refusals import MISDIRECTED
@@ -98,7 +99,7 @@ class NodeSender:
         sender = self._sender
         left = max(batch.deadline for _, batch in batches) - sender.loop.time()
         timeout = max(MIN_REQUEST_TIMEOUT_S, min(sender.request_timeout, left))
-        request, newest = _request(sender, batches, int(timeout * 1000))
+        request, newest = _request(sender, batches, int(timeout * BROKER_SHARE * 1000))
         if not sender.acks:
             self._send_unanswered(connection, request, newest, batches)
             return

@@ -22,14 +22,14 @@ Positions = Position | Mapping[TopicPartition, Position] | Mapping[tuple[str, in
 
 def timestamp_of(at: Position) -> int:
     """A time in milliseconds, or Kafka's number for a named one; here an int is milliseconds."""
-    if isinstance(at, str):
-        if at not in _NAMED:
-            raise ValueError(f"{at!r} is not a position: {', '.join(_NAMED)}, milliseconds or a datetime is")
+    if isinstance(at, str) and at in _NAMED:
         return _NAMED[at]
     if isinstance(at, Time):
         return at.ms
     if isinstance(at, datetime.datetime):
         return int(at.timestamp() * 1000)
+    if isinstance(at, bool) or not isinstance(at, int):
+        raise ValueError(f"{at!r} is not a position: {', '.join(_NAMED)}, a whole number, a Time or a datetime is")
     return at
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from headrace.client import partitioner as partitioners
 from headrace.client.asking import Asking, checked_partition
-from headrace.client.lane import HEADER_PAIR_BYTES, RECORD_BYTES, Batch, Lane, Waiter
+from headrace.client.lane import HEADER_PAIR_BYTES, RECORD_BYTES, Batch, Lane, Promise, Waiter
 from headrace.client.metadata import CREATION_GRACE_S
 from headrace.client.partitioner import Partitioner
 from headrace.client.sender import Sender
@@ -158,6 +158,21 @@ class Producer:
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[Delivery]:
         """Waits for room only. Values and keys that are text are sent as UTF-8; a value of None is a tombstone."""
+        future: asyncio.Future[Delivery] = self._loop.create_future()
+        await self.place(future, topic, value, key, headers, partition, timestamp_ms)
+        return future
+
+    async def place(
+        self,
+        promise: Promise,
+        topic: str,
+        value: Content,
+        key: Content,
+        headers: GivenHeaders | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> None:
+        """As `put`, with a future of the caller's own kind."""
         lanes = self._topics.get(topic)
         if lanes is None or self._is_closed:
             lanes = await self._learn(topic)
@@ -172,6 +187,8 @@ class Producer:
         if headers:
             given, more = _headers(headers)
             size += more
+        if timestamp_ms is not None and not (isinstance(timestamp_ms, int) and -1 <= timestamp_ms <= MAX_TIMESTAMP_MS):
+            raise InvalidTimestamp(f"{timestamp_ms!r} is not a time in whole milliseconds since 1970")
         if size > self._record_bytes:
             raise MessageTooLarge(
                 f"a record of {size} bytes is over the {self._record_bytes} that this producer can hold (buffer_bytes)"
@@ -191,17 +208,13 @@ class Producer:
             batch = self._next_batch(lanes, lane)
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
-        elif not -1 <= timestamp_ms <= MAX_TIMESTAMP_MS:
-            raise InvalidTimestamp(f"{timestamp_ms} is not a time in milliseconds since 1970")
-        future = self._loop.create_future()
         batch.records.append(_NEW(Record, (key, value, given, timestamp_ms, -1)))
-        batch.futures.append(future)
+        batch.promises.append(promise)
         batch.count += 1
         batch.size += size
         self._buffered += size
         if is_new:
             await asyncio.sleep(0)  # who puts in a loop must let batches leave
-        return future
 
     async def flush(self) -> None:
         """Sends everything now and waits until all that was put before is acknowledged, or raises DeliveryFailed."""
@@ -289,6 +302,7 @@ class Producer:
         # Not now, as the batch is still empty; and the turns of others that are about to put come before it.
         if due > now:
             self._sender.offer_at(due, lane)
+        self._sender.keep(lane)
         self._loop.call_soon(self._sender.offer, lane)
         return batch
 
@@ -327,17 +341,17 @@ class Producer:
         topic, partition, offset = lane.topic, lane.partition, base_offset
         times = batch.times if append_time_ms < 0 else [append_time_ms] * batch.count
         step = 0 if base_offset < 0 else 1
-        for future, timestamp_ms in zip(batch.futures, times, strict=True):
-            if not future.done():
-                future.set_result(_NEW(Delivery, (topic, partition, offset, timestamp_ms)))
+        for promise, timestamp_ms in zip(batch.promises, times, strict=True):
+            if not promise.done():
+                promise.set_result(_NEW(Delivery, (topic, partition, offset, timestamp_ms)))
             offset += step
         self._release(batch)
 
     def _batch_failed(self, lane: Lane, batch: Batch, error: HeadraceError) -> None:
-        for future in batch.futures:
-            if not future.done():
-                future.set_exception(error)
-                future.exception()  # seen: `flush` and `close` tell of it
+        for promise in batch.promises:
+            if not promise.done():
+                promise.set_exception(error)
+                promise.exception()  # seen: `flush` and `close` tell of it
         self._failures += batch.count
         self._failed_first = self._failed_first or error
         self._release(batch)
@@ -346,7 +360,7 @@ class Producer:
         self._buffered -= batch.size
         for waiter in batch.waiters:
             waiter.settled()
-        batch.futures = []
+        batch.promises = []
         self._let_in()
 
     def _abandon(self, why: str) -> None:

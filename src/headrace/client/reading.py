@@ -15,7 +15,7 @@ OUT_OF_RANGE: Final = ("error", "start", "end")  # what to do about an offset th
 class Reading:
     __slots__ = (
         "buffered", "chunks", "end", "error", "failures", "fetch_epoch", "fetch_offset", "generation",
-        "is_asked", "is_paused", "lost_since", "not_before", "offset", "where",
+        "is_asked", "is_in_line", "is_paused", "lost_since", "not_before", "offset", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, offset: int, end: int | None) -> None:
@@ -26,6 +26,7 @@ class Reading:
         self.buffered = 0  # bytes of the chunks
         self.generation = 0  # raised when a Fetch that is on its way is not wanted any more
         self.is_asked = False  # it is part of a Fetch that is on its way
+        self.is_in_line = False  # for its turn to hand out what was fetched
         self.is_paused = False
         self.error: HeadraceError | None = None
         self.failures = 0
@@ -71,6 +72,13 @@ class Reading:
         if self.end is not None and self.offset > self.end:
             self.offset = self.end
         return records
+
+    def cut_at(self, offset: int) -> OffsetOutOfRange:
+        error = OffsetOutOfRange(self.fetch_offset, -1, offset)
+        topic, partition = self.where
+        lost = f"what was read from there to {self.fetch_offset} is gone; seek to {offset} to read what took its place"
+        error.args = (f"topic {topic!r} partition {partition}: the log was cut at {offset} and has gone on; {lost}",)
+        return error
 
     def out_of_range(self, start: int, end: int) -> OffsetOutOfRange:
         error = OffsetOutOfRange(self.fetch_offset, start, end)

@@ -69,9 +69,13 @@ MISDIRECTED: Final = frozenset(
 def error_of(code: int, what: str, words: str | None = None) -> errors.HeadraceError:
     """`what` is what was asked, as in "topic orders"; `words` is what the broker said of it."""
     kind = _CLASSES.get(code)
+    if words is not None and words.startswith(f"{what} "):  # it has said already of what it speaks
+        told = words
+    else:
+        told = f"{what}: {words or _OWN.get(code) or name_of(code)}"
     if kind is not None:
-        return kind(f"{what}: {words or _OWN.get(code) or name_of(code)}")
-    return errors.BrokerRefused(code, name_of(code), f"{what}: {words}" if words else f"{what} was refused")
+        return kind(told)
+    return errors.BrokerRefused(code, name_of(code), told if words else f"{what} was refused")
 
 
 _OWN: Final[dict[int, str]] = {

@@ -88,6 +88,10 @@ class Sender:
     def lanes(self) -> list[Lane]:
         return list(self._lanes)
 
+    def keep(self, lane: Lane) -> None:
+        """It has something that is to be settled; `offer` says when it may leave."""
+        self._lanes[lane] = None
+
     def offer(self, lane: Lane) -> None:
         """Something of this lane may be ready to leave."""
         if lane.is_empty:

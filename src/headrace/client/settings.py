@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from headrace.client import backoff
 from headrace.client.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from headrace.client.asking import Asking
 from headrace.client.refusals import error_of
@@ -25,6 +27,8 @@ SOURCES: Final = {
 }
 DEFAULT_SOURCE: Final = 5
 TYPES: Final = ("unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
+
+SEEN_LIMIT_S: Final = 1.0  # how long a change is waited for to be shown
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -62,7 +66,7 @@ class Settings:
         subtract: Mapping[str, str],
         validate_only: bool,
     ) -> None:
-        number = _number(kind)
+        number, delete = _number(kind), tuple(delete)
         changes: list[tuple[str, int, str | None]] = [(key, SET, str(value)) for key, value in put.items()]
         changes += [(key, DELETE, None) for key in delete]
         changes += [(key, APPEND, str(value)) for key, value in append.items()]
@@ -81,6 +85,21 @@ class Settings:
         (result,) = answer.responses
         if result.error_code.value:
             raise error_of(result.error_code.value, f"settings of {kind} {name!r}", result.error_message)
+        if not validate_only:
+            await self._until_seen(kind, name, {key: str(value) for key, value in put.items()}, set(delete))
+
+    async def _until_seen(self, kind: str, name: str, put: Mapping[str, str], deleted: Collection[str]) -> None:
+        """The node that decides tells the others, and itself, a moment later. It is done in any case, so a value that
+        is written otherwise than it was given is not waited for long."""
+        loop = asyncio.get_running_loop()
+        deadline, looks = loop.time() + SEEN_LIMIT_S, 0
+        while loop.time() < deadline:
+            found = {setting.name: setting for setting in await self.describe(kind, name)}
+            is_seen = all(key in found and found[key].value in (value, None) for key, value in put.items())
+            if is_seen and not any(key in found and found[key].source == kind for key in deleted):
+                return
+            looks += 1
+            await asyncio.sleep(backoff.wait_s(looks, 0.01))
 
 
 def _codes(answer: Any) -> list[int]:

@@ -106,13 +106,6 @@ class Quorum:
         self._waiting.append((decide, done))
         self._next()
 
-    def propose_now(self, decide: Decide) -> None:
-        """For the start, before there is a loop to come back to: appends, syncs and applies before it returns."""
-        self._append(made := decide(self.image))
-        if not self._log.sync_now():
-            raise self._log.failed or StorageFailed(f"{self._folder} could not be synced")
-        self._commit(made)
-
     def recover(self, background: Background) -> None:
         """After a failed sync, now and then until it works: opens the log anew. What is in it counts from then on,
         whatever its proposer was told."""

@@ -49,8 +49,8 @@ class Appending(Durability):
         "cleaned_offset",
         "holes",
         "horizon_ms",
-        "since_snapshot",
         "size_bytes",
+        "snapshot_at",
     )
 
     checkpoint: Checkpoint
@@ -69,7 +69,7 @@ class Appending(Durability):
         self.size_bytes = sum(segment.size for segment in self.segments)
         self.holes = found.holes
         self.cleaned_offset, self.horizon_ms = found.cleaned_offset, found.horizon_ms
-        self.since_snapshot = found.scanned_bytes
+        self.snapshot_at = -found.scanned_bytes  # how much had been appended when the last one was taken
         self._tail = Tail(config.tail_bytes, services.tails, found.next_offset)
         self._unread_bytes = NOBODY_READS  # appended since somebody read at the end
         self._folder_made = bool(self.segments)
@@ -92,9 +92,7 @@ class Appending(Durability):
             for buffer, base_offset, _, max_timestamp in staged:
                 segment.note(base_offset, position, max_timestamp, interval_bytes)
                 position += len(buffer)
-            grown = position - segment.size
-            self.size_bytes += grown
-            self.since_snapshot += grown
+            self.size_bytes += position - segment.size
             segment.size, segment.next_offset = position, self.end_offset
             if position > segment.reserved and position >= RESERVE_FROM_BYTES:
                 self._reserve(segment)
@@ -110,13 +108,18 @@ class Appending(Durability):
             raise
         except Exception as error:  # noqa: BLE001  # whatever it was, it came in the midst of a write
             self._doubt(segment, error)
-        if (must_roll and segment.base > self.start_offset) or self.since_snapshot >= SNAPSHOT_BYTES:
+        if (must_roll and segment.base > self.start_offset) or self.appended_bytes - self.snapshot_at >= SNAPSHOT_BYTES:
             self.checkpoint.request()
         elif self.checkpoint.is_due:
             self.checkpoint.start()
         if self.written_offset - self.synced_offset >= self.config.flush_messages:
             self.sync_soon()
         self.on_append()
+
+    @property
+    def since_snapshot(self) -> int:
+        """Bytes of batches: what a recovery would walk over."""
+        return self.appended_bytes - self.snapshot_at
 
     def _must_roll(self) -> bool:
         if not self.segments:

@@ -249,6 +249,7 @@ class Log(Appending):
         for _, done in [waiter for waiter in self._waiters if waiter[0] > offset]:
             done(StorageFailed(f"what was waited for was cut off at offset {offset}"))
         self._waiters = [waiter for waiter in self._waiters if waiter[0] <= offset]
+        self.opened_at -= self.written_offset - offset  # what was appended stays counted
         self.written_offset = self.end_offset = self.synced_offset = offset
         self._settle()
         self._tail.clear(offset)

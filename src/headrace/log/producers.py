@@ -159,9 +159,13 @@ class Producers:
         gone = [key for key, state in self._states.items() if now_ms - state[1] > self.expiry_ms and key not in ongoing]
         self._forget(gone)
 
-    def cut_end(self, end_offset: int) -> None:
-        """Forgets batches from `end_offset` on. A producer with none left is not known any more."""
-        self.transactions.cut_end(end_offset)
+    def cut_end(self, end_offset: int, transactions: SavedTransactions | None = None) -> None:
+        """Forgets batches from `end_offset` on. A producer with none left is not known any more. `transactions`: as
+        they were there, when they are not remembered so far back."""
+        if transactions is None:
+            self.transactions.cut_end(end_offset)
+        else:
+            self.transactions.load(transactions)
         for producer_id, (epoch, heard_ms, batches) in list(self._states.items()):
             kept = tuple(batch for batch in batches if batch[3] < end_offset)
             if kept:

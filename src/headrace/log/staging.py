@@ -14,7 +14,6 @@ from headrace.log.index import MAX_RELATIVE_OFFSET
 from headrace.log.producers import Before, Producers
 from headrace.log.tail import StagedBatch
 from headrace.log.transactions import Transactions
-from headrace.metrics import Traffic
 from headrace.ports import Buffer
 from headrace.records.batch import BatchHeader, assign
 from headrace.records.control import Marker
@@ -33,15 +32,17 @@ class Staging:
         "_staged_at_ms",
         "_staged_bytes",
         "_undo",
+        "appended_batches",
+        "appended_bytes",
         "config",
         "end_offset",
         "epochs",
         "failed",
         "on_append",
+        "opened_at",
         "producers",
         "stable_offset",
         "start_offset",
-        "traffic",
         "written_offset",
     )
 
@@ -59,7 +60,8 @@ class Staging:
         self.epochs, self.producers = epochs, producers
         self.failed: HeadraceError | None = None  # why nothing goes any more
         self.on_append = _nobody  # called after each flush
-        self.traffic = Traffic()  # who opens the log may put its own here
+        self.appended_bytes = self.appended_batches = 0  # since it was opened
+        self.opened_at = next_offset
         self._staged: list[StagedBatch] = []
         self._staged_bytes = 0
         self._staged_at_ms = 0
@@ -128,12 +130,14 @@ class Staging:
             raise OffsetOutOfRange(offset, self.start_offset, end)
         return end if up_to is None or up_to > end else up_to
 
+    @property
+    def appended_records(self) -> int:
+        return self.written_offset - self.opened_at
+
     def _written(self) -> None:
         """What was staged can be read now."""
-        traffic = self.traffic
-        traffic.appended_bytes += self._staged_bytes
-        traffic.appended_batches += len(self._staged)
-        traffic.appended_records += self.end_offset - self.written_offset
+        self.appended_bytes += self._staged_bytes
+        self.appended_batches += len(self._staged)
         self._staged = []
         self._staged_bytes = 0
         self._undo.clear()

@@ -26,9 +26,11 @@ from headrace.log.epochs import LeaderEpochs
 from headrace.log.format import LOG, SEGMENT_HEADER_BYTES, SIDE_FILES
 from headrace.log.mending import cut_file
 from headrace.log.reader import load_index
+from headrace.log.reading_back import transactions_at
 from headrace.log.recovered import segment_state
 from headrace.log.segment import Segment
 from headrace.log.snapshot import Snapshot, encode_snapshot, load_snapshot, save_snapshot
+from headrace.log.transactions import SavedTransactions
 from headrace.log.walk import Walk
 from headrace.log.writing import explain
 from headrace.ports import Files
@@ -64,11 +66,20 @@ class _Cut:
         self._position = 0  # where the last segment is cut
         self._keeps_last = True  # else not one whole batch of it is left
         self._gone: list[Segment] = []
+        self._transactions: SavedTransactions | None = None  # read back, when they are not remembered that far
 
     def begin(self) -> None:
         log = self._log
         log.block(StorageFailed(f"the end of {log.folder} is being cut off at this moment: ask again"))
-        self._work(lambda: _boundary(log, self._last, self._offset), self._found)
+        self._work(self._look, self._found)
+
+    def _look(self) -> tuple[int, int]:
+        """Off the loop."""
+        log = self._log
+        boundary = _boundary(log, self._last, self._offset)
+        if not log.transactions.can_cut_end(boundary[1]):
+            self._transactions = transactions_at(log, log.segments[: self._place + 1], boundary[1])
+        return boundary
 
     def _found(self, boundary: tuple[int, int] | None, error: BaseException | None) -> None:
         log = self._log
@@ -84,7 +95,7 @@ class _Cut:
             states.append(msgspec.structs.replace(kept, size=self._position, next_offset=self._offset))
         epochs, producers = LeaderEpochs(log.epochs.entries()), log.producers.copy()
         epochs.cut_end(self._offset)
-        producers.cut_end(self._offset)
+        producers.cut_end(self._offset, self._transactions)
         cutting = Snapshot(
             log.generation + 1,
             log.start_offset,
@@ -123,7 +134,7 @@ class _Cut:
         self._gone = log.forget_segments(self._place + self._keeps_last, len(log.segments))
         log.cleaned_offset = min(log.cleaned_offset, self._offset)
         log.epochs.cut_end(self._offset)
-        log.producers.cut_end(self._offset)
+        log.producers.cut_end(self._offset, self._transactions)
         log.restart_at(self._offset)
 
     def _cut_files(self) -> Holes:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.testing.broker import Broker as Broker
     from headrace.testing.broker import BrokerFault as BrokerFault
-    from headrace.testing.broker import NotRunning as NotRunning
     from headrace.testing.events import Event as Event
     from headrace.testing.faulty import NoTemporaryFolder as NoTemporaryFolder
     from headrace.testing.life import DidNotSettle as DidNotSettle
+    from headrace.testing.life import NotRunning as NotRunning
 
 _HOMES = {
     "Broker": "broker",
@@ -23,7 +23,7 @@ _HOMES = {
     "DidNotSettle": "life",
     "Event": "events",
     "NoTemporaryFolder": "faulty",
-    "NotRunning": "broker",
+    "NotRunning": "life",
 }
 
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]

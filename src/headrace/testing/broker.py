@@ -27,7 +27,7 @@ from headrace.testing.aio import AsyncBroker
 from headrace.testing.clock import BrokerClock, Duration, MovableClock, duration_s, nanoseconds
 from headrace.testing.events import Event, Events
 from headrace.testing.faulty import FaultyDisk, MemoryDisk, TempDisk
-from headrace.testing.life import Life
+from headrace.testing.life import Life, NotRunning
 from headrace.testing.reserved import ReservedPort
 from headrace.testing.shortcuts import Setting, Shortcuts, as_text
 from headrace.testing.workers import Slowness
@@ -39,10 +39,6 @@ Topics = Mapping[str, int] | Iterable[str]
 
 DOORS = ("kafka", "http")
 OFF = "off"
-
-
-class NotRunning(HeadraceError):
-    """Something was asked of a broker that is down: stopped, crashed, or of another process."""
 
 
 class BrokerFault(HeadraceError):
@@ -165,14 +161,15 @@ class Broker(Shortcuts):
             life = Life(self._settings, self._movable, self._disk, self._slowness, self._chance, self._on_event)
             try:
                 life.start()
-            except BaseException:
+                self._life = life
+                missing = {name: count for name, count in self._topics.items() if name not in self.topics()}
+                for name, partitions in missing.items():
+                    self.create_topic(name, partitions)
+            except BaseException:  # whoever could not enter will not leave: nothing may stay behind
+                self._end(Life.stop)
                 if first:
                     self._release()
                 raise
-            self._life = life
-            missing = {name: count for name, count in self._topics.items() if name not in self.topics()}
-            for name, partitions in missing.items():
-                self.create_topic(name, partitions)
 
     def stop(self) -> None:
         """As SIGTERM: answers what is under way, syncs, closes. Its data and addresses stay."""

@@ -8,11 +8,12 @@ unwound without a word, so that a test suite may do this thousands of times.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 import traceback
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from typing import Any, TypeVar
 
 from headrace.errors import HeadraceError
@@ -35,6 +36,10 @@ STRIDES = 500  # in which it takes the rest: a year costs no more than a day
 LEAST_STRIDE_NS = 100_000  # timers that come thicker than this are worked off together
 
 
+class NotRunning(HeadraceError):
+    """Something was asked of a broker that is down: stopped, crashed, or of another process."""
+
+
 class DidNotSettle(HeadraceError):
     """The broker under test hangs, or works on and on."""
 
@@ -55,6 +60,7 @@ class Life:
         self._workers = Workers(loop, slowness), Workers(loop, slowness)
         self._is_dead = False
         self._faults: list[str] = []
+        self._asked: set[Future[Any]] = set()  # by threads that wait
         loop.set_exception_handler(self._fault)
         self.node = Node(
             settings,
@@ -96,16 +102,28 @@ class Life:
 
     def call(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
         """Runs it on the broker's loop, and waits."""
-        asked: Future[T] = asyncio.run_coroutine_threadsafe(function(*args), self._loop)
+        asked: Future[T] = Future()
+        self._asked.add(asked)
         try:
+            self._loop.call_soon_threadsafe(self._begin, function, args, asked)
             return asked.result(ANSWER_LIMIT_S)
+        except (CancelledError, RuntimeError) as error:
+            if not self._is_dead:
+                raise
+            raise NotRunning("the broker went down meanwhile") from error
         except TimeoutError:
             if asked.done():
                 raise
-            asked.cancel()
             raise DidNotSettle(
                 f"no answer within {ANSWER_LIMIT_S:.0f} s; the broker is here:\n{self.where()}"
             ) from None
+        finally:
+            self._asked.discard(asked)
+            asked.cancel()
+
+    def _begin(self, function: Callable[..., Coroutine[Any, Any, T]], args: tuple[Any, ...], asked: Future[T]) -> None:
+        if not asked.done():
+            _chain(self._loop.create_task(function(*args)), asked)
 
     def where(self) -> str:
         """What it is doing, and what went wrong before: the likely cause."""
@@ -197,6 +215,8 @@ class Life:
             loop.close()
             self._end_background()
             self._disk.close_handles()
+            for asked in self._asked.copy():
+                asked.cancel()
 
     async def _leave_nothing(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -223,3 +243,17 @@ class Life:
         text = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else ""
         self._faults = [*self._faults, text][-FAULTS_KEPT:]
         self._on_event(FAULT, {"message": context.get("message"), "traceback": text})
+
+
+def _chain(task: asyncio.Task[T], asked: Future[T]) -> None:
+    """The result of the one is that of the other, unless nobody waits any more."""
+
+    def ended(_: object) -> None:
+        if task.cancelled():
+            asked.cancel()
+            return
+        error = task.exception()
+        with contextlib.suppress(InvalidStateError):
+            asked.set_exception(error) if error is not None else asked.set_result(task.result())
+
+    task.add_done_callback(ended)

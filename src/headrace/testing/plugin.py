@@ -83,13 +83,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_BEGAN] = time.monotonic()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
     events = sys.modules.get("headrace.testing.events")
     if report.failed and events is not None and _BEGAN in item.stash:
         report.sections += events.report(item.stash[_BEGAN])
-    return report
 
 
 def _serve(request: pytest.FixtureRequest, node: Any) -> Iterator[Broker]:

@@ -50,10 +50,11 @@ class Shortcuts:
         *values: bytes | str | None,
         key: bytes | str | None = None,
         headers: Mapping[str, bytes | str | None] | Headers = (),
-        partition: int = 0,
+        partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> list[Delivery]:
-        """Synced when it returns. Text is UTF-8, None a null. Makes the topic where `auto_create_topics` allows it."""
+        """Synced when it returns. Text is UTF-8, None a null. Makes the topic where `auto_create_topics` allows it. No
+        partition: by the key, as clients choose; the first without a key."""
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         made = tuple((name, _bytes(value)) for name, value in pairs)
         wanted = [Wanted(topic, _bytes(value), _bytes(key), made, partition, timestamp_ms) for value in values]

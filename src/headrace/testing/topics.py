@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from headrace.broker.broker import Broker, NewTopic
 from headrace.broker.partition import Partition
+from headrace.client.partitioner import by_key
 from headrace.client.values import APPEND_TIME, CREATE_TIME, Delivery, Record
 from headrace.errors import HeadraceError, UnknownTopic
 from headrace.log.reader import FileRead
@@ -29,7 +30,7 @@ class Wanted(NamedTuple):
     value: bytes | None
     key: bytes | None
     headers: Headers
-    partition: int
+    partition: int | None  # None: by its key, as clients choose; the first without a key
     timestamp_ms: int | None
 
 
@@ -56,14 +57,16 @@ async def produce(broker: Broker, wanted: Sequence[Wanted]) -> list[Delivery]:
             await create_topic(broker, name, -1, {})
     written = []
     now_ms = broker.clock.now_ms()
-    for each in wanted:
-        partition = await _opened(broker, each.topic, each.partition)
-        timestamp_ms = now_ms if each.timestamp_ms is None else each.timestamp_ms
-        batch = codec.encode([Plain(each.key, each.value, each.headers, timestamp_ms)])
-        staged = partition.append(batch, now_ms)
-        appended_ms = now_ms if partition.topic.config.is_log_append_time else timestamp_ms
-        written.append((partition, staged.base_offset, appended_ms))
-    failed = broker.flush() or {}
+    try:
+        for each in wanted:
+            partition = await _opened(broker, each.topic, _choose(broker, each))
+            timestamp_ms = now_ms if each.timestamp_ms is None else each.timestamp_ms
+            batch = codec.encode([Plain(each.key, each.value, each.headers, timestamp_ms)])
+            staged = partition.append(batch, now_ms)
+            appended_ms = now_ms if partition.topic.config.is_log_append_time else timestamp_ms
+            written.append((partition, staged.base_offset, appended_ms))
+    finally:  # one that is refused keeps back none of those before it
+        failed = broker.flush() or {}
     deliveries = []
     for partition, offset, timestamp_ms in written:
         if partition in failed:
@@ -87,6 +90,13 @@ async def records(broker: Broker, topic: str, partition: int | None) -> list[Rec
 async def offsets(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
     opened = await _opened(broker, topic, partition)
     return opened.start_offset, opened.high_watermark
+
+
+def _choose(broker: Broker, wanted: Wanted) -> int:
+    topic = broker.topic(wanted.topic)
+    if wanted.partition is not None or topic is None:
+        return wanted.partition or 0
+    return by_key(wanted.key, len(topic.partitions)) or 0
 
 
 async def _opened(broker: Broker, topic: str, index: int) -> Partition:

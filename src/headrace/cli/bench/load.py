@@ -19,6 +19,7 @@ import msgspec
 from headrace.cli import topics
 from headrace.cli.exits import usage
 from headrace.errors import HeadraceError
+from headrace.records.header import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
     from headrace.aio import Client
@@ -48,6 +49,8 @@ class Load(msgspec.Struct, frozen=True):
         """The same, or why not; what the client itself checks is left to it."""
         if self.records < 1 or self.size < 0 or self.rate < 0 or self.partitions < 1:
             raise usage("a benchmark needs records to send: counts and sizes are positive")
+        if self.size > MAX_BATCH_BYTES:
+            raise usage(f"no broker takes a record of {self.size} bytes", f"--size {MAX_BATCH_BYTES >> 20}MiB at most")
         return self
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from headrace.cli.doctor import probe
 from headrace.cli.doctor.disk import GOOD_FREE_BYTES, GOOD_FREE_SHARE, LEAST_FREE_BYTES
@@ -29,12 +30,22 @@ GOOD_SKEW_MS = 5000.0
 CLOCK = "clock"
 
 
+class Reached(NamedTuple):
+    """What one of the servers told."""
+
+    server: str
+    peer: str
+    """The address behind its name."""
+    cluster: ClusterSeen
+    ranges: dict[int, ApiRange]
+
+
 class Cluster:
     """What was learnt on the way, for the checks that follow."""
 
     def __init__(self, servers: Sequence[str], timeout_s: float) -> None:
         self._servers, self._timeout_s = servers, timeout_s
-        self._reached: list[tuple[str, str, ClusterSeen, dict[int, ApiRange]]] = []  # address, peer, cluster, ranges
+        self._reached: list[Reached] = []
 
     def check(self) -> Iterator[Finding]:
         for server in self._servers:
@@ -42,9 +53,8 @@ class Cluster:
         if not self._reached:
             return
         yield from self._same_cluster()
-        address, peer, seen, ranges = self._reached[0]
-        for node in seen.nodes:
-            yield from self._advertised(node, address, peer, seen, ranges)
+        for node in self._reached[0].cluster.nodes:
+            yield from self._advertised(node, self._reached[0])
 
     def _server(self, server: str) -> Iterator[Finding]:
         """Name, connection, protocol, versions; what fails ends the row of steps, since the next ones need it."""
@@ -62,31 +72,29 @@ class Cluster:
                 yield versions
                 if versions.result == "ok":
                     condition, required = f"{server} knows its cluster", "an answer to Metadata"
-                    self._reached.append((server, connection.peer_host, connection.cluster(), ranges))
+                    self._reached.append(Reached(server, connection.peer_host, connection.cluster(), ranges))
         except Unwell as unwell:
             yield failed(condition, required, unwell.found, unwell.advice)
 
     def _same_cluster(self) -> Iterator[Finding]:
-        ids = {seen.cluster_id: address for address, _, seen, _ in self._reached}
+        ids = {one.cluster.cluster_id: one.server for one in self._reached}
         required = "one cluster behind all addresses"
         if len(ids) > 1:
             found = ", ".join(f"{address}: {cluster_id}" for cluster_id, address in ids.items())
             yield failed("cluster", required, found, "the addresses belong to different clusters: name those of one")
         else:
             (cluster_id,) = ids
-            count = len(self._reached[0][2].nodes)
+            count = len(self._reached[0].cluster.nodes)
             if not count:
                 yield failed("cluster", required, f"{cluster_id}, no nodes", "no node has registered: look at its log")
                 return
             yield ok("cluster", required, f"{cluster_id}, {count} node{'s' if count != 1 else ''}")
 
-    def _advertised(
-        self, node: NodeAddress, server: str, peer: str, seen: ClusterSeen, ranges: dict[int, ApiRange]
-    ) -> Iterator[Finding]:
+    def _advertised(self, node: NodeAddress, by: Reached) -> Iterator[Finding]:
         condition = f"node {node.node_id} advertises {node}"
-        required = f"leads to cluster {seen.cluster_id}"
+        required = f"leads to cluster {by.cluster.cluster_id}"
         setting = "advertise an address that clients reach (--kafka-advertised HOST:PORT; Kafka: advertised.listeners)"
-        if trap := only_there(node.host, peer):
+        if trap := only_there(node.host, by.peer):
             yield failed(condition, required, trap, f"clients are sent to themselves: {setting}")
             return
         try:
@@ -94,15 +102,15 @@ class Cluster:
             with Probe(node.host, node.port, self._timeout_s) as connection:
                 connection.api_ranges()
                 there = connection.cluster()
-                if there.cluster_id != seen.cluster_id:
+                if there.cluster_id != by.cluster.cluster_id:
                     found = f"cluster {there.cluster_id or '(none)'}"
                     yield failed(condition, required, found, f"another cluster answers at that address: {setting}")
                     return
                 yield ok(condition, required, "the same cluster")
-                yield from _of_node(node, connection, ranges)
+                yield from _of_node(node, connection, by.ranges)
         except Unwell as unwell:
-            same = str(node) in self._servers or str(node) == server
-            advice = unwell.advice if same else f"{unwell.advice}; is the node down? otherwise {setting}"
+            is_asked = str(node) in self._servers
+            advice = unwell.advice if is_asked else f"{unwell.advice}; is the node down? otherwise {setting}"
             yield failed(condition, required, unwell.found, advice)
 
 
@@ -139,9 +147,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def _of_node(node: NodeAddress, connection: Probe, ranges: dict[int, ApiRange]) -> Iterator[Finding]:
-    yield _clock(node, connection, ranges)
-    if _has(ranges, probe.DESCRIBE_LOG_DIRS, probe.LOG_DIRS_VERSION):
-        yield from _disks(node, connection)
+    try:
+        yield _clock(node, connection, ranges)
+        if _has(ranges, probe.DESCRIBE_LOG_DIRS, probe.LOG_DIRS_VERSION):
+            yield from _disks(node, connection)
+    except Unwell as unwell:  # it let us in, and now says nothing more
+        yield failed(f"node {node.node_id} {CLOCK}", "an answer", unwell.found, unwell.advice)
 
 
 def _clock(node: NodeAddress, connection: Probe, ranges: dict[int, ApiRange]) -> Finding:

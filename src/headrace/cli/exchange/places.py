@@ -53,7 +53,7 @@ def written(name: str, form: Format) -> Iterator[BinaryIO]:
     folder, base = os.path.split(os.path.abspath(name))
     new = os.path.join(folder, f".{base}.{os.getpid()}.new")
     try:
-        with open(new, "wb") as file:
+        with _made(new, name) as file:
             with _folded(file, name, form) as out:
                 yield out
             file.flush()
@@ -62,6 +62,14 @@ def written(name: str, form: Format) -> Iterator[BinaryIO]:
     except BaseException:
         with contextlib.suppress(OSError):
             os.remove(new)
+        raise
+
+
+def _made(new: str, name: str) -> BinaryIO:
+    try:
+        return open(new, "wb")
+    except OSError as error:
+        error.filename = name  # what was asked for, not what stands in for it
         raise
 
 

@@ -22,7 +22,8 @@ from headrace.doors.kafka import errors
 from headrace.doors.kafka.answers import Answer, Later
 from headrace.doors.kafka.api import fetch, produce
 from headrace.doors.kafka.context import Context
-from headrace.doors.kafka.limits import JOINED_BYTES, OWN_FRAME_BYTES, PEEK_BYTES, WRITE_HIGH_WATER_BYTES
+from headrace.doors.kafka.ends import end_of, send
+from headrace.doors.kafka.limits import OWN_FRAME_BYTES, PEEK_BYTES, WRITE_HIGH_WATER_BYTES
 from headrace.ports import Buffer
 from headrace.records.kernel import room
 from headrace.wire.kafka import frame
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 
 _HEAD = Struct(">hhih")  # api key, version, correlation id, length of the client id
+# Looking at the clock twice a turn costs as much as all counting. So only those who wait for a sync are timed always;
+# of other turns that produce, the one after as many requests of all connections as have none of these bits.
+UNTIMED = 7
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -44,8 +48,9 @@ class Connection(asyncio.BufferedProtocol):
         self.active = True
         self.closed = False
         self.cause = "client"  # who ends it, until we do
-        self.turn_at = 0.0  # when the turn began
-        self._monotonic, self._metrics = door.broker.clock.monotonic, door.metrics
+        self._timing = False  # the time of this turn's Produce requests is taken,
+        self._turn_at = 0.0  # and then it began here
+        self.now, self._metrics = door.broker.clock.monotonic, door.metrics
         self.listener: tuple[str, int] = ("", 0)
         self.peer = ""
         self.poll: fetch.Fetch | None = None  # the fetch that waits for more
@@ -71,8 +76,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one but in name
-        self.peer = _address(transport.get_extra_info("peername"))[0]
-        self.listener = self.door.advertised or _address(transport.get_extra_info("sockname"))
+        self.peer = end_of(transport.get_extra_info("peername"))[0]
+        self.listener = self.door.advertised or end_of(transport.get_extra_info("sockname"))
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.door.joined(self)
 
@@ -127,7 +132,8 @@ class Connection(asyncio.BufferedProtocol):
     def _take(self, buffer: memoryview, end: int) -> None:
         """One turn: every whole request in `buffer`, as long as nothing holds us back."""
         at = 0
-        self.turn_at = self._monotonic()
+        if self._timing:
+            self._turn_at = self.now()
         self._backlog = False
         try:
             while end - at >= frame.SIZE_BYTES:
@@ -180,7 +186,8 @@ class Connection(asyncio.BufferedProtocol):
             self._grow_to(min(2 * self._filled, self._frame_bytes))
             return
         own, self._frame = self._frame, None
-        self.turn_at = self._monotonic()
+        if self._timing:
+            self._turn_at = self.now()
         try:
             self._request(memoryview(own), 0, len(own), own)
         except MalformedRequest as error:
@@ -230,16 +237,16 @@ class Connection(asyncio.BufferedProtocol):
         if header.api_key == FETCH and fetch.API.handles(header.version):
             fetch.begin(self, buffer, end, header)
         else:
-            answer = self.place(Answer())
+            answer, began = self.place(Answer()), self.now()
             handled = self.door.handle(buffer, end, header, self._context(header))
             given = handled.given if isinstance(handled, Later) else handled
             if isinstance(given, bytes):
                 answer.buffers = (given,)
-                self.done(header.api_key, self.turn_at)
+                self.done(header.api_key, began)
             elif isinstance(handled, Later):
-                self._wait_for_call(answer, handled, header.api_key)
+                self._wait_for_call(answer, handled, header.api_key, began)
             elif not isinstance(handled, bytes):
-                self.wait_for(answer, handled, header.api_key)
+                self.wait_for(answer, handled, header.api_key, began)
 
     def _context(self, header: RequestHeader) -> Context:
         api_key, version, correlation_id, client_id, _ = header
@@ -249,17 +256,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def done(self, api_key: int, began: float) -> None:
         """A request that was whole at that time has its answer."""
-        self._metrics.done(api_key, self._monotonic() - began)
+        self._metrics.done(api_key, self.now() - began)
 
-    def wait_for(self, answer: Answer, handled: Awaitable[bytes], api_key: int) -> None:
+    def wait_for(self, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
         """Nothing behind this request is taken until it is answered."""
         self._blocked = True
-        self.door.spawn(self._wait(answer, handled, api_key, self.turn_at), self)
+        self.door.spawn(self._wait(answer, handled, api_key, began), self)
 
-    def _wait_for_call(self, answer: Answer, later: Later[Any], api_key: int) -> None:
+    def _wait_for_call(self, answer: Answer, later: Later[Any], api_key: int, began: float) -> None:
         """As `wait_for`, without a task."""
         self._blocked = True
-        began = self.turn_at
 
         def take(given: bytes) -> None:
             answer.buffers = (given,)
@@ -302,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish_turn(self, pending: produce.Pending, began: float) -> None:
         """For a request that had to wait for a log to be opened."""
-        self.turn_at = began
+        self._timing, self._turn_at = True, began
         self._staged.append(pending)
         self._end_turn()
 
@@ -314,10 +320,21 @@ class Connection(asyncio.BufferedProtocol):
             failed = self.broker.flush()
             for pending in staged:
                 pending.flushed(failed)
-            # Those that wait for a sync are not done yet.
-            done = sum(not pending.waiting for pending in staged) if self.waiting else len(staged)
-            self._metrics.done(PRODUCE, self._monotonic() - self.turn_at, done)
+            produced = self._metrics.produced = self._metrics.produced + len(staged)
+            if self._timing:
+                self._take_times(staged)
+            elif self.waiting or not produced & UNTIMED:
+                self._timing = True
         self._drain()
+
+    def _take_times(self, staged: list[produce.Pending]) -> None:
+        """Of those that are done. Who waits for a sync, takes its own then."""
+        if done := sum(not pending.waiting for pending in staged) if self.waiting else len(staged):
+            self._metrics.done(PRODUCE, self.now() - self._turn_at, done)
+        self._timing = bool(self.waiting)
+
+    def turn_began(self) -> float:
+        return self._turn_at if self._timing else self.now()
 
     def _drain(self) -> None:
         self._draining = False
@@ -329,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
             self.ready_bytes -= answers.popleft().records_bytes
             out += buffers
         if out:
-            self._transport.write(out[0]) if len(out) == 1 else self._send(out)
+            self._transport.write(out[0]) if len(out) == 1 else send(self._transport, out)
         held = self._held()
         if held or self._backlog:
             self._pause_reading()
@@ -339,13 +356,6 @@ class Connection(asyncio.BufferedProtocol):
                 self.door.loop.call_soon(self._take_kept)
         elif not self._starved:
             self._resume_reading()
-
-    def _send(self, out: list[Buffer]) -> None:
-        """Many short answers cost less as one."""
-        if sum(map(len, out)) <= JOINED_BYTES:
-            self._transport.write(b"".join(out))
-        else:
-            self._transport.writelines(out)
 
     def _take_kept(self) -> None:
         self._wanted = False
@@ -388,11 +398,3 @@ class Connection(asyncio.BufferedProtocol):
     def is_busy(self) -> bool:
         """A request is not answered yet."""
         return bool(self._answers)
-
-
-def _address(address: object) -> tuple[str, int]:
-    match address:
-        case (str(host), int(port), *_):
-            return host, port
-        case _:
-            return str(address or ""), 0

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.metrics import MICROSECONDS, Histogram
+from headrace.metrics import Histogram
 
 SLOW_S = 1.0  # what a client notices; a sync on a tired disk, mostly
 SLOW_PAUSE_S = 10.0  # between two lines in the log about it
 
 
 class KafkaMetrics:
+    __slots__ = (
+        "_monotonic",
+        "_on_slow",
+        "_slow",
+        "_told_at",
+        "closed",
+        "errors",
+        "opened",
+        "produced",
+        "refused",
+        "times",
+    )
+
     def __init__(self, monotonic: Callable[[], float], on_slow: Callable[[int, float, int], None]) -> None:
+        self.produced = 0  # Produce requests, of which only a sample is timed
         # By API key: seconds from a request's last byte to its answer, without a fetch's wait for news.
         self.times: dict[int, Histogram] = {}
         self.errors: dict[tuple[int, int], int] = {}  # by API key and error code: one for each partition or topic
@@ -27,8 +41,7 @@ class KafkaMetrics:
             times = self.times[api_key]
         except KeyError:
             times = self.times[api_key] = Histogram()
-        times.counts[int(took * MICROSECONDS).bit_length()] += count  # `observe` without a call: this is once a turn
-        times.sum += took * count
+        times.observe(took, count)
         if took >= SLOW_S:
             self._tell_of_slow(api_key, took, count)
 

@@ -20,7 +20,7 @@ class Metric(NamedTuple):
 
 
 LONG = range(9, 30)  # half a millisecond to nine minutes
-FEW = range(1, 6)  # 2 to 32 things
+FEW = range(1, 6)  # 1 to 31 things
 
 GROUPS: dict[str, tuple[Metric, ...]] = {
     "The node": (
@@ -70,7 +70,10 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("headrace_partition_size_bytes", "gauge", "Size of a partition's log.", ("topic", "partition")),
         Metric("headrace_partition_segments", "gauge", "Segments of a partition's log.", ("topic", "partition")),
         Metric(
-            "headrace_series_left_out", "gauge", "Topics, partitions or groups without series of their own: too many.", ("of",)
+            "headrace_series_left_out",
+            "gauge",
+            "Topics, partitions or groups without series of their own: too many.",
+            ("of",),
         ),
     ),
     "The logs": (
@@ -123,7 +126,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric(
             "headrace_kafka_request_seconds",
             "histogram",
-            "From a request's last byte to its answer; without the time that a fetch waits for news, as it asked.",
+            "From a request's last byte to its answer, without a fetch's wait for news. Produce unsynced: a sample.",
             ("api",),
         ),
         Metric(

@@ -17,10 +17,11 @@ from headrace.doors.kafka import registry
 from headrace.doors.kafka.door import KafkaDoor
 from headrace.log.log import Log
 from headrace.log.services import Services
-from headrace.metrics import Traffic
+from headrace.metrics import Histogram, Traffic
 from headrace.node.metrics.sheet import Sheet
 from headrace.records import kernel
 from headrace.wire.kafka.errors import Code
+from headrace.wire.kafka.header import PRODUCE
 
 if TYPE_CHECKING:
     from headrace.node.node import Node
@@ -58,8 +59,9 @@ def _topics(node: Node, sheet: Sheet) -> None:
     partitions = sum(len(topic.partitions) for topic in topics)
     total, states = Traffic(), {"open": 0, "closed": 0, "failed": 0}
     total.add(node.broker.gone_traffic)
-    for topic in topics:
-        total.add(topic.traffic)
+    traffics = {topic: _traffic(topic) for topic in topics}
+    for topic, traffic in traffics.items():
+        total.add(traffic)
         for partition in topic.partitions:
             log = partition.log
             states["closed" if log is None else "open" if log.failed is None else "failed"] += 1
@@ -73,15 +75,25 @@ def _topics(node: Node, sheet: Sheet) -> None:
         sheet.put("headrace_partitions", count, state)
     sheet.put("headrace_partitions_refusing", len(node.broker.refusing))
     if len(topics) <= MAX_TOPICS:
-        for topic in topics:
-            _topic(topic, sheet, partitions <= MAX_PARTITIONS)
+        for topic, traffic in traffics.items():
+            _topic(topic, traffic, sheet, partitions <= MAX_PARTITIONS)
     sheet.put("headrace_series_left_out", len(topics) if len(topics) > MAX_TOPICS else 0, "topics")
     are_left_out = partitions > MAX_PARTITIONS or len(topics) > MAX_TOPICS
     sheet.put("headrace_series_left_out", partitions if are_left_out else 0, "partitions")
 
 
-def _topic(topic: Topic, sheet: Sheet, with_partitions: bool) -> None:
-    name, traffic = topic.name, topic.traffic
+def _traffic(topic: Topic) -> Traffic:
+    """Of the logs that were closed, and of those that are open."""
+    traffic = Traffic()
+    traffic.add(topic.traffic)
+    for partition in topic.partitions:
+        if partition.log is not None:
+            traffic.took_in(partition.log)
+    return traffic
+
+
+def _topic(topic: Topic, traffic: Traffic, sheet: Sheet, with_partitions: bool) -> None:
+    name = topic.name
     sheet.put("headrace_topic_appended_bytes_total", traffic.appended_bytes, name)
     sheet.put("headrace_topic_appended_records_total", traffic.appended_records, name)
     sheet.put("headrace_topic_read_bytes_total", traffic.read_bytes, name)
@@ -162,9 +174,11 @@ def _kafka(door: KafkaDoor, sheet: Sheet) -> None:
     sheet.put("headrace_kafka_connections_refused_total", metrics.refused)
     for cause, count in sorted(metrics.closed.items()):
         sheet.put("headrace_kafka_connections_closed_total", count, cause)
+    if metrics.produced:
+        metrics.times.setdefault(PRODUCE, Histogram())
     for key, times in sorted(metrics.times.items()):
         name = apis[key].name
-        sheet.put("headrace_kafka_requests_total", sum(times.counts), name)
+        sheet.put("headrace_kafka_requests_total", metrics.produced if key == PRODUCE else sum(times.counts), name)
         sheet.spread("headrace_kafka_request_seconds", times, name)
     for (key, code), count in sorted(metrics.errors.items()):
         sheet.put("headrace_kafka_errors_total", count, apis[key].name, Code(code).name)

@@ -273,6 +273,30 @@ GROUP_SEGMENT = Setting(
     "Size of its segment files; counts when it is first made.",
     "offsets.topic.segment.bytes",
 )
+TRANSACTION_MAX_TIMEOUT = Setting(
+    "transactions.max-timeout-ms",
+    "transaction-max-timeout-ms",
+    Duration(1),
+    str(_broker.transaction_max_timeout_ms),
+    "The longest time that a producer may ask for its transactions.",
+    "transaction.max.timeout.ms",
+)
+TRANSACTION_EXPIRY = Setting(
+    "transactions.id-expiry-ms",
+    "transaction-id-expiry-ms",
+    Duration(1),
+    str(_broker.transactional_id_expiry_ms),
+    "How long a transactional id that nobody uses is remembered.",
+    "transactional.id.expiration.ms",
+)
+TRANSACTION_PARTITIONS = Setting(
+    "transactions.topic-partitions",
+    "transaction-topic-partitions",
+    Whole(1, 10_000),
+    str(_broker.transaction_partitions),
+    "Partitions of the topic that holds the state of transactions; counts when it is first made.",
+    "transaction.state.log.num.partitions",
+)
 LOG_FORMAT = Setting(
     "log.format",
     "log-format",
@@ -331,6 +355,9 @@ SETTINGS: tuple[Setting[object], ...] = (
     GROUP_RETENTION_CHECK,
     GROUP_PARTITIONS,
     GROUP_SEGMENT,
+    TRANSACTION_MAX_TIMEOUT,
+    TRANSACTION_EXPIRY,
+    TRANSACTION_PARTITIONS,
     LOG_FORMAT,
     LOG_LEVEL,
     LOG_LEVELS,
@@ -345,6 +372,7 @@ SECTIONS = {
     "http": "The door for health and metrics.",
     "topics": "Topics: how many, and which there are from the start.",
     "groups": "Consumer groups: what members may ask for, and how long positions are kept.",
+    "transactions": "Transactions: how long they may take, and how long they are remembered.",
     "log": "What the node says about itself, on standard error.",
     TOPIC_SECTION: "What holds for topics that have no value of their own, under the names of topic settings.",
 }

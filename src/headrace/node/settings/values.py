@@ -66,6 +66,9 @@ def settings_of(tree: Tree) -> Settings:
             auto_create_topics=value(table.AUTO_CREATE),
             default_partitions=value(table.DEFAULT_PARTITIONS),
             max_partitions=value(table.MAX_PARTITIONS),
+            transaction_max_timeout_ms=value(table.TRANSACTION_MAX_TIMEOUT),
+            transactional_id_expiry_ms=value(table.TRANSACTION_EXPIRY),
+            transaction_partitions=value(table.TRANSACTION_PARTITIONS),
             topic_defaults=tree.topic_defaults(),
             static=static_of(tree),
             groups=GroupSettings(

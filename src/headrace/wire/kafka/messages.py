@@ -71,7 +71,7 @@ def time_of(milliseconds: int) -> datetime.datetime:
 
 def error_code(code: int) -> Any:
     """A code as the dataclasses have it."""
-    from kio.schema.errors import ErrorCode
+    from headrace.wire.kafka.schemas import ErrorCode
 
     return ErrorCode(code)
 
@@ -81,14 +81,14 @@ def schema(side: str, api_key: int, version: int) -> Any:
     """The module that holds the dataclasses of one message."""
     import importlib
 
-    from kio.index import load_request_schema, load_response_schema
+    from headrace.wire.kafka.schemas import load_request_schema, load_response_schema
 
     load = load_request_schema if side == _REQUEST else load_response_schema
     return importlib.import_module(load(api_key, version).__module__)
 
 
 def _written(entity: Entity) -> bytes:
-    from kio.serial import entity_writer
+    from headrace.wire.kafka.schemas import entity_writer
 
     with io.BytesIO() as out:
         entity_writer(type(entity))(out, entity)
@@ -108,7 +108,7 @@ def _decoded(side: str, api_key: int, version: int, buffer: Buffer, at: int, end
 
 @cache
 def _message(side: str, api_key: int, version: int) -> tuple[_Read, bool]:
-    from kio.index import load_request_schema, load_response_schema
+    from headrace.wire.kafka.schemas import load_request_schema, load_response_schema
 
     kind = (load_request_schema if side == _REQUEST else load_response_schema)(api_key, version)
     return _entity(kind), kind.__flexible__

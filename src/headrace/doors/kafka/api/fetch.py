@@ -41,7 +41,7 @@ def begin(connection: Connection, buffer: memoryview, end: int, header: RequestH
     session = door.sessions.find(request, by_id, door.loop.time())
     if isinstance(session, Code):
         door.metrics.failed(FETCH, session)
-        connection.done(FETCH, connection.turn_at)
+        connection.done(FETCH, connection.now())
         place = connection.place(Answer())
         place.buffers = wire.encode_response(header.version, header.correlation_id, 0, session, NO_SESSION, [])
         return
@@ -93,7 +93,7 @@ class Fetch:
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._asked = asked
         self._answer = connection.place(Answer())
-        self._began = connection.turn_at
+        self._began = connection.now()
         self._waits_since = 0.0
         self._scheduled = self._done = False
         self._timer: asyncio.TimerHandle | None = None

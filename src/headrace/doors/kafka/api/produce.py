@@ -61,6 +61,8 @@ class Pending(Answer):
 
     __slots__ = ("began", "connection", "correlation_id", "deadline", "parts", "request", "version", "waiting")
 
+    began: float  # when it came; of those that wait for a sync
+
     def __init__(self, connection: Connection, version: int, correlation_id: int, request: wire.ProduceRequest) -> None:
         self.buffers: Sequence[Buffer] | None = None
         self.records_bytes = 0
@@ -101,7 +103,7 @@ class Pending(Answer):
                 self.waiting += 1
                 part.partition.log.when_synced(part.staged.last_offset + 1, partial(self._synced, part))
         if self.waiting > 1:
-            self.began = self.connection.turn_at
+            self.began = self.connection.turn_began()
             self.deadline = self.connection.door.loop.time() + self.request.timeout_ms / 1000
             self.connection.waiting[self] = None
         self._one_less()
@@ -202,7 +204,7 @@ def stage(
 
 async def _open_first(pending: Pending, own: bytearray, closed: list[Partition]) -> None:
     connection = pending.connection
-    began, memory = connection.turn_at, connection.door.memory
+    began, memory = connection.now(), connection.door.memory
     memory.used_bytes += len(own)  # held on to, while others may wait for room
     try:
         for partition in closed:

@@ -40,7 +40,7 @@ def handle(buffer: Buffer, at: int, end: int, context: Context) -> Awaitable[byt
 
 async def _answer(request: Any, context: Context) -> bytes:
     code = Code.NONE
-    known, unknown = _sorted(request, context)
+    known, refused = _sorted(request, context)
     try:
         if known:
             await _pend(request, context, known)
@@ -51,8 +51,7 @@ async def _answer(request: Any, context: Context) -> bytes:
     for topic in request.topics:
         partitions = []
         for one in topic.partitions:
-            place = (topic.name, one.partition_index)
-            told = Code.UNKNOWN_TOPIC_OR_PARTITION if place in unknown else code
+            told = refused.get((topic.name, one.partition_index), code)
             partitions.append(
                 schema.TxnOffsetCommitResponsePartition(
                     partition_index=one.partition_index, error_code=messages.error_code(told)
@@ -63,22 +62,26 @@ async def _answer(request: Any, context: Context) -> bytes:
     return messages.encode(response, context.correlation_id)
 
 
-def _sorted(request: Any, context: Context) -> tuple[list[Commit], set[Place]]:
-    """The positions of partitions that there are, and the places of those that there are not."""
+def _sorted(request: Any, context: Context) -> tuple[list[Commit], dict[Place, Code]]:
+    """The positions that can be kept, and why the others cannot, by their places."""
     known: list[Commit] = []
-    unknown: set[Place] = set()
+    refused: dict[Place, Code] = {}
+    longest = context.broker.groups.settings.metadata_max_bytes
     now_ms = context.broker.clock.now_ms()
     for topic in request.topics:
         found = context.broker.topic(from_kafka(topic.name))
         count = len(found.partitions) if found is not None else 0
         for one in topic.partitions:
             if found is None or not 0 <= one.partition_index < count:
-                unknown.add((topic.name, one.partition_index))
+                refused[topic.name, one.partition_index] = Code.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            if len((one.committed_metadata or "").encode()) > longest:
+                refused[topic.name, one.partition_index] = Code.OFFSET_METADATA_TOO_LARGE
                 continue
             epoch = getattr(one, "committed_leader_epoch", -1)
             position = Position(one.committed_offset, epoch, one.committed_metadata or "", now_ms)
             known.append((found.name, one.partition_index, position))
-    return known, unknown
+    return known, refused
 
 
 async def _pend(request: Any, context: Context, commits: list[Commit]) -> None:
