@@ -10,10 +10,10 @@ NATIVE := $(wildcard native/Cargo.toml native/pyproject.toml native/build.rs) $(
 READY := .venv/ready-$(if $(CARGO),with,without)-cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test demo check format bench long figures dist lock clean
+.PHONY: help setup run test demo check format bench long conformance figures dist lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make .venv: locked dependencies, headrace, native kernels where cargo is
 
@@ -50,6 +50,9 @@ bench: $(READY) ## Measure us beside Apache Kafka (ARGS="--quick"; needs java an
 
 long: $(READY) ## The long fault tests (kill -9, 100 rounds, ...)
 	@$(BIN)/python -m pytest -q -m long $(ARGS)
+
+conformance: $(READY) ## Suites of others against a node of ours (SUITES=DIR, ARGS="kcat kafkajs")
+	@$(BIN)/python tools/conformance.py "$(SUITES)" $(ARGS)
 
 figures: $(READY) ## Paste benchmark (make bench ARGS=--keep), settings, help and a session into the documents
 	@$(BIN)/python tools/figures.py
