@@ -36,6 +36,15 @@ def top(broker: ServedBroker) -> Run:
     return Run(broker.address)
 
 
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    """A node without an http door: all that a server of another make would tell."""
+    with ServedBroker(tmp_path_factory.mktemp("closed"), "--http", "off") as served:
+        with Wire(served.address) as wire:
+            wire.create_topic("busy", 2)
+        yield served
+
+
 @contextlib.contextmanager
 def traffic(address: str) -> Iterator[None]:
     """Somebody who sends ten records and reads them, again and again."""
@@ -97,10 +106,10 @@ def test_fewer_topics_are_shown_where_that_is_asked(top: Run, broker: ServedBrok
     assert ended.out.endswith("and 1 more\n")
 
 
-def test_without_an_http_door_the_kafka_protocol_tells_of_topics(top: Run, broker: ServedBroker) -> None:
+def test_without_an_http_door_the_kafka_protocol_tells_of_topics(closed: ServedBroker) -> None:
     """As on another Kafka-compatible server. Whatever listens at the usual http port here is not this node's."""
-    with traffic(broker.address):
-        ended = top("top", "--once", *SHORT, "-o", "json")
+    with traffic(closed.address):
+        ended = Run(closed.address)("top", "--once", *SHORT, "-o", "json")
     (seen,) = ended.rows(View)
     assert seen.source == "kafka"
     assert seen.node.cpu_percent is None
@@ -109,8 +118,8 @@ def test_without_an_http_door_the_kafka_protocol_tells_of_topics(top: Run, broke
     assert "--http HOST:PORT" in ended.err
 
 
-def test_the_table_of_another_server_has_the_columns_that_are_known(top: Run) -> None:
-    ended = top("top", "--once", *SHORT)
+def test_the_table_of_another_server_has_the_columns_that_are_known(closed: ServedBroker) -> None:
+    ended = Run(closed.address)("top", "--once", *SHORT)
     heading = next(line for line in ended.out.splitlines() if line.startswith("TOPIC"))
     assert "IN REC/S" in heading
     assert "OUT REC/S" not in heading
@@ -208,3 +217,9 @@ def test_what_is_not_told_is_null_and_what_did_not_happen_has_no_latency() -> No
     assert seen.node.disk_free_bytes is None
     assert seen.topics[0].out_records_per_second is None
     assert time.time() * 1000 - seen.time_ms < 60_000
+
+
+def test_an_http_door_on_any_free_port_is_found(top: Run, broker: ServedBroker) -> None:
+    """The node was given port 0 and says where it listens; nobody names it here."""
+    seen = top("top", *SHORT, "--count", "1", "-o", "jsonl").lines(View)
+    assert [view.source for view in seen] == ["metrics"]

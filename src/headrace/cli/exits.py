@@ -60,6 +60,7 @@ NEXT_STEPS: dict[type[HeadraceError], str] = {
     errors.ConnectionFailed: "`headrace serve` starts a server here; -s HOST:PORT names another",
     errors.RequestTimedOut: "--timeout 60s waits longer; `headrace doctor` looks at the server",
     errors.UnknownTopic: "`headrace topic list` shows what there is",
+    errors.OffsetOutOfRange: "`--start start` reads from the first that is there, `--start -10` the last ten",
     errors.DirectoryLocked: "--data DIR names another folder",
     errors.DirectoryUnusable: "--data DIR names another folder",
     errors.DiskFull: "make room on the disk; writing resumes by itself",
@@ -122,6 +123,8 @@ def _cause(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, UnicodeEncodeError):
         return f"{error.object!r} is not UTF-8"
+    if isinstance(error, errors.OffsetOutOfRange):  # its advice is for programs
+        return error.cause
     return str(error) or type(error).__name__
 
 
