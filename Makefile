@@ -8,6 +8,8 @@ CARGO := $(shell command -v cargo 2>/dev/null)
 NATIVE := $(wildcard native/Cargo.toml native/pyproject.toml native/build.rs) $(shell find native/src native/python -type f 2>/dev/null)
 # Two stamps, so that a cargo that appears later is noticed.
 READY := .venv/ready-$(if $(CARGO),with,without)-cargo
+# To serve takes less than to test: a full environment will do, else the smaller one is made.
+RUNNABLE := $(or $(wildcard $(READY)),.venv/runnable-$(if $(CARGO),with,without)-cargo)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test demo check format bench long conformance figures dist lock clean
@@ -17,7 +19,7 @@ help: ## List the targets
 
 setup: $(READY) ## Make .venv: locked dependencies, headrace, native kernels where cargo is
 
-run: $(READY) ## Serve on this machine's loopback, data in ./headrace-data (ARGS="--data DIR ...")
+run: $(RUNNABLE) ## Serve on this machine's loopback, data in ./headrace-data (ARGS="--data DIR ...")
 	@$(BIN)/headrace serve $(ARGS)
 
 test: $(READY) ## Run the tests (ARGS="-k name")
@@ -71,10 +73,18 @@ clean: ## Remove .venv and everything built
 	rm -rf .venv build dist native/target .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml requirements/dev.txt tools/setup.py $(NATIVE)
+# $(1): flags of tools/setup.py
+define made
 	@for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then echo "Headrace needs Python 3.11 or newer with venv; none was found (name one: make PYTHON=/path/to/python3 ...)"; exit 1; fi; \
-	"$$found" tools/setup.py
+	"$$found" tools/setup.py $(1)
 	@touch $@
+endef
+
+$(READY): pyproject.toml requirements/dev.txt tools/setup.py $(NATIVE)
+	$(call made,)
+
+.venv/runnable-%: pyproject.toml requirements/dev.txt requirements/runtime.txt tools/setup.py $(NATIVE)
+	$(call made,--run)

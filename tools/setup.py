@@ -6,6 +6,8 @@ Rules of this file:
 - one at a time (a lock beside `.venv`), and each step is skipped when what it depends on has the same content
   as last time, so a touched file costs nothing and two `make` at once do not tear each other's environment
   apart;
+- `--run` installs what a node and its commands need and no more (no clients of others, no test tools), because somebody
+  waits for the first message; a full environment has that already;
 - no cargo, or a cargo that cannot build the crate, is not an error: every native kernel has a Python twin. It
   is said once, here; the broker says at its start which one runs.
 """
@@ -27,6 +29,8 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STATE = VENV / "setup.json"
 WHEELS = ROOT / "build" / "wheels"
+DEV, RUNTIME = ROOT / "requirements" / "dev.txt", ROOT / "requirements" / "runtime.txt"
+BUILD_TOOLS = ["hatchling", "editables", "maturin"]
 OLDEST_PYTHON = (3, 11)
 NATIVE_PARTS = ("Cargo.toml", "pyproject.toml", "build.rs", "rust-toolchain.toml", "src", "python", ".cargo")
 
@@ -39,7 +43,11 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)
         state = read_state()
         make_environment(state)
-        step(state, "dependencies", digest([ROOT / "requirements" / "dev.txt"]), install_dependencies)
+        everything = digest([DEV])
+        if "--run" not in sys.argv[1:]:
+            step(state, "dependencies", everything, install_dependencies)
+        elif state.get("dependencies") != everything:
+            step(state, "runtime", digest([DEV, RUNTIME]), install_runtime)
         step(state, "project", digest([ROOT / "pyproject.toml"]) + str(ROOT), install_project)
         set_up_native(state)
     return 0
@@ -83,8 +91,16 @@ def make_environment(state: dict[str, str]) -> None:
 
 
 def install_dependencies() -> None:
-    say("installing the locked dependencies")
-    pip("install", "--require-hashes", "-r", str(ROOT / "requirements" / "dev.txt"))
+    say("installing the locked dependencies, with test tools and clients (a minute or two, once)")
+    pip("install", "--require-hashes", "-r", str(DEV))
+
+
+def install_runtime() -> None:
+    say("installing the locked dependencies (half a minute, once)")
+    tools = VENV / "build-tools.txt"
+    chosen = [sys.executable, str(ROOT / "tools" / "locked.py"), *BUILD_TOOLS]
+    tools.write_text(subprocess.run(chosen, check=True, capture_output=True, text=True).stdout)
+    pip("install", "--require-hashes", "-r", str(RUNTIME), "-r", str(tools))
 
 
 def install_project() -> None:
@@ -113,7 +129,7 @@ def set_up_native(state: dict[str, str]) -> None:
 
 def build_native() -> str | None:
     """Builds and installs the wheel; what was in the way, if it could not be built."""
-    say("building the native kernels")
+    say("building the native kernels (a minute, once)")
     shutil.rmtree(WHEELS, ignore_errors=True)
     command = [str(VENV / "bin" / "maturin"), "build", "--release", "--interpreter", str(PYTHON)]
     made = subprocess.run(

@@ -55,7 +55,8 @@ class FormatTooOld(HeadraceError):
 
 class OffsetOutOfRange(HeadraceError):
     def __init__(self, offset: int, start: int, end: int) -> None:
-        super().__init__(f"offset {offset} is outside of what the log holds, {start} to {end}")
+        self.cause = f"offset {offset} is outside of what the log holds, {start} to {end}"  # without any advice
+        super().__init__(self.cause)
         self.offset, self.start, self.end = offset, start, end
 
 

@@ -230,3 +230,17 @@ def test_the_advice_stands_under_the_table(run: Run, tmp_path: Path) -> None:
     assert ended.code == 8
     assert "  try: name an empty folder" in ended.out
     assert "1 failed" in ended.err
+
+
+def test_a_node_on_other_ports_is_not_judged_by_who_has_the_ports_it_was_not_given(run: Run, tmp_path: Path) -> None:
+    with ServedBroker(tmp_path / "one") as one, ServedBroker(tmp_path / "other") as other:
+        others = ("--kafka", other.address, "--http", other.http)
+        ended = run("doctor", "--data", str(tmp_path / "one" / "data"), *others, "-o", "json")
+        found = {finding.condition: finding for finding in findings(ended)}
+        port = found[f"kafka port {other.address}"]
+        assert not failures(ended)
+        assert port.result == "unknown"
+        assert f"pid {one.pid} " in port.found
+        assert one.address in port.found
+        assert one.http in port.found
+    assert "node ready" not in found, "another node was asked"

@@ -37,6 +37,15 @@ def top(broker: ServedBroker) -> Run:
     return Run(broker.address)
 
 
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    """A node without an http door: all that a server of another make would tell."""
+    with ServedBroker(tmp_path_factory.mktemp("closed"), "--http", "off") as served:
+        with Wire(served.address) as wire:
+            wire.create_topic("busy", 2)
+        yield served
+
+
 @contextlib.contextmanager
 def traffic(address: str) -> Iterator[None]:
     """Somebody who sends ten records and reads them, again and again."""
@@ -98,10 +107,10 @@ def test_fewer_topics_are_shown_where_that_is_asked(top: Run, broker: ServedBrok
     assert ended.out.endswith("and 1 more\n")
 
 
-def test_without_an_http_door_the_kafka_protocol_tells_of_topics(top: Run, broker: ServedBroker) -> None:
+def test_without_an_http_door_the_kafka_protocol_tells_of_topics(closed: ServedBroker) -> None:
     """As on another Kafka-compatible server. Whatever listens at the usual http port here is not this node's."""
-    with traffic(broker.address):
-        ended = top("top", "--once", *SHORT, "-o", "json")
+    with traffic(closed.address):
+        ended = Run(closed.address)("top", "--once", *SHORT, "-o", "json")
     (seen,) = ended.rows(View)
     assert seen.source == "kafka"
     assert seen.node.cpu_percent is None
@@ -110,8 +119,8 @@ def test_without_an_http_door_the_kafka_protocol_tells_of_topics(top: Run, broke
     assert "--http HOST:PORT" in ended.err
 
 
-def test_the_table_of_another_server_has_the_columns_that_are_known(top: Run) -> None:
-    ended = top("top", "--once", *SHORT)
+def test_the_table_of_another_server_has_the_columns_that_are_known(closed: ServedBroker) -> None:
+    ended = Run(closed.address)("top", "--once", *SHORT)
     heading = next(line for line in ended.out.splitlines() if line.startswith("TOPIC"))
     assert "IN REC/S" in heading
     assert "OUT REC/S" not in heading
@@ -244,3 +253,9 @@ def test_a_group_that_lags_is_seen_on_a_real_node(top: Run, broker: ServedBroker
     wait_until(lambda: bool(lags()), 30.0)  # the node looks every few seconds
     assert lags() == [2]
     assert "sleeper" in top("top", "--once", *SHORT, "--http", broker.http).out
+
+
+def test_an_http_door_on_any_free_port_is_found(top: Run, broker: ServedBroker) -> None:
+    """The node was given port 0 and says where it listens; nobody names it here."""
+    seen = top("top", *SHORT, "--count", "1", "-o", "jsonl").lines(View)
+    assert [view.source for view in seen] == ["metrics"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from headrace.errors import HeadraceError, StorageFailed
+from headrace.errors import DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.config import LogConfig
 from headrace.log.files import OsFiles
 from headrace.log.format import CLOCK, segment_name
@@ -173,3 +174,18 @@ def test_damage_in_what_was_cut_off_is_forgotten(is_crash):
     again = world.log()
     assert again.written_offset == 11
     assert not again.holes
+
+
+def test_a_folder_with_other_things_in_it_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(DirectoryUnusable, match=r"thesis\.txt.*new or an empty one"):
+        World(OsFiles(), str(tmp_path))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["lock", "thesis.txt"]
+
+
+def test_what_file_systems_and_a_start_cut_short_leave_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / ".snapshots").mkdir()
+    (tmp_path / "lock").touch()
+    (tmp_path / "format.new").write_text("half")
+    World(OsFiles(), str(tmp_path)).stop()

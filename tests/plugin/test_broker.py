@@ -301,3 +301,8 @@ def test_it_can_listen_on_ipv6() -> None:
         assert broker.kafka.startswith("[::1]:")
         with socket.create_connection(("::1", int(broker.kafka.rpartition(":")[2])), timeout=5):
             pass
+
+
+def test_an_argument_that_was_mistyped_is_named_as_it_was_meant() -> None:
+    with pytest.raises(InvalidConfig, match="did you mean storage="):
+        Broker(storge="disk").start()

@@ -63,6 +63,7 @@ class Configuration:
     def __init__(self, node_id: int, settings: BrokerSettings, image: Image) -> None:
         self._node_id, self._settings = node_id, settings
         self._static = _static_texts(settings)
+        self.bound: tuple[StaticSetting, ...] = ()  # where the doors really listen, once they do
         self.default_storage = settings.topic_defaults.get(STORAGE, str(config.SETTINGS[STORAGE].default))
         self.refresh(image)
 
@@ -95,7 +96,8 @@ class Configuration:
             Described(setting.name, setting.kind, setting.doc, self._known[setting.name])
             for setting in NODE_SETTINGS.values()
         ]
-        shown = [_static(setting) for setting in self._settings.static if setting.name not in NODE_SETTINGS]
+        static = (*self._settings.static, *self.bound)
+        shown = [_static(setting) for setting in static if setting.name not in NODE_SETTINGS]
         return found + shown
 
     def describe_all_nodes(self) -> list[Described]:

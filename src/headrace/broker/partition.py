@@ -162,7 +162,7 @@ class Partition:
         config = topic.config
         if len(batch) > config.max_message_bytes:
             raise MessageTooLarge(
-                f"{len(batch)} bytes are over {self.topic.name!r}'s max.message.bytes={config.max_message_bytes}"
+                f"{len(batch)} bytes are over the topic's max.message.bytes={config.max_message_bytes}"
             )
         if header.attributes & CONTROL:
             raise InvalidRecord("control batches are the broker's to write")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
@@ -39,6 +40,9 @@ Examples:
   headrace consume orders
   headrace topic list -o json
 """
+
+
+_BELOW = re.compile(r"(?<=: )Input should be greater than or equal to (-?[0-9]+)")  # a library's words, not ours
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -162,5 +166,5 @@ def _invoke(arguments: list[str]) -> object:
 
 def _usage(error: ClickException) -> exits.Refusal:
     ctx = error.ctx if isinstance(error, UsageError) else None
-    words = error.format_message()
+    words = _BELOW.sub(r"takes at least \1", error.format_message())
     return exits.usage(words[:1].lower() + words[1:].rstrip("."), f"{ctx.command_path if ctx else PROGRAM} --help")

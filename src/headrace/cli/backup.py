@@ -39,7 +39,7 @@ from headrace.cli.commands import Noun
 from headrace.cli.connecting import with_client
 from headrace.cli.options import note
 from headrace.cli.output import done, show
-from headrace.cli.parsing import show_size, size
+from headrace.cli.parsing import counted, show_size, size
 from headrace.cli.progress import progress
 from headrace.log.files import ReadOnlyFiles
 from headrace.node.real import RealClock
@@ -194,5 +194,5 @@ def _made(place: Place, manifest: Manifest, began: float) -> Made:
 def _words(made: Made) -> str:
     what = "data folder" if made.kind == DATA else "topics"
     shared = f", {show_size(made.reused_bytes)} of it not copied again" if made.reused_bytes else ""
-    counted = f"{made.topics} topics, {made.partitions} partitions, {show_size(made.bytes)}{shared}"
-    return f"Backed up the {what} of {made.source} to {made.backup}: {counted}."
+    many = f"{counted(made.topics, 'topic')}, {counted(made.partitions, 'partition')}, {show_size(made.bytes)}{shared}"
+    return f"Backed up the {what} of {made.source} to {made.backup}: {many}."

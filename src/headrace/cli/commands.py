@@ -44,6 +44,7 @@ from headrace.cli.inside import (
 WIDTH = 100  # the widest that help gets; wider lines are hard to read, and the documents hold this many
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 EXAMPLES = "\nExamples:\n"
+ELSEWHERE = {"--from-beginning": "--start start, which is the default"}  # what hands know from other tools of Kafka
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,8 +89,10 @@ class Ours(Shape):
             return super().parse_args(ctx, args)
         except NoSuchOption as error:
             known = [name for parameter in self.get_params(ctx) for name in parameter.opts]
-            near = get_close_matches(error.option_name, known)
+            near = get_close_matches(error.option_name, [name for name in known if name.startswith("-")])
             words = f"; did you mean {' or '.join(near)}?" if near else ""
+            if error.option_name in ELSEWHERE and "--start" in known:
+                words = f"; it is {ELSEWHERE[error.option_name]}"
             raise UsageError(f"{ctx.command_path} has no option {error.option_name}{words}", ctx) from None
 
     def get_short_help_str(self, limit: int = WIDTH) -> str:

@@ -134,7 +134,7 @@ def show_(
     show(chosen, columns, empty="Everything is at its default.")
 
 
-@app.command()
+@app.command(context_settings={"ignore_unknown_options": True})  # `explain --kafka` asks about a flag of serve
 def explain(
     name: Annotated[str, typer.Argument(metavar="KEY", help="a key, flag or variable", autocompletion=keys)],
     flags: Flags = None,

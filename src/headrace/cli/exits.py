@@ -66,6 +66,7 @@ NEXT_STEPS: dict[type[HeadraceError], str] = {
     errors.GroupSubscribed: "stop its members first; `headrace group describe GROUP` names them",
     errors.GroupNotEmpty: "stop its members first; `headrace group describe GROUP` names them",
     errors.UnknownTransactionalId: "`headrace txn list` shows what there is",
+    errors.OffsetOutOfRange: "`--start start` reads from the first that is there, `--start -10` the last ten",
     errors.DirectoryLocked: "--data DIR names another folder",
     errors.DirectoryUnusable: "--data DIR names another folder",
     errors.DiskFull: "make room on the disk; writing resumes by itself",
@@ -128,6 +129,8 @@ def _cause(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, UnicodeEncodeError):
         return f"{error.object!r} is not UTF-8"
+    if isinstance(error, errors.OffsetOutOfRange):  # its advice is for programs
+        return error.cause
     return str(error) or type(error).__name__
 
 

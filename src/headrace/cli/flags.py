@@ -11,6 +11,7 @@ from headrace.node.settings.sources import CONFIG_FLAG, CONFIG_VARIABLE, Problem
 from headrace.node.settings.table import BY_FLAG, SECTIONS, SETTINGS, TOPIC_SECTION, Setting
 
 WIDTH = 100
+DEFAULT_PORT = "9092"
 INDENT = 28  # where the words begin
 
 USAGE = "Usage: headrace serve [FLAG VALUE]…"
@@ -45,7 +46,9 @@ def parse(given: list[str]) -> tuple[dict[str, str | None], list[Problem]]:
         name, equals, value = word[2:].partition("=")
         if not equals and words and not words[0].startswith("--"):
             value, equals = words.pop(0), "="
-        if not equals and (name in BY_FLAG or name == CONFIG_FLAG):
+        if name == "port":
+            problems.append(Problem(word, f"is not a flag; did you mean --kafka 127.0.0.1:{value or DEFAULT_PORT}?"))
+        elif not equals and (name in BY_FLAG or name == CONFIG_FLAG):
             metavar = BY_FLAG[name].kind.metavar if name in BY_FLAG else "FILE"
             problems.append(Problem(word, f"needs a value: --{name} {metavar}"))
         else:

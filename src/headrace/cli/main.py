@@ -18,7 +18,9 @@ LONG_GLOBAL_OPTIONS = {
 
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
-    if given == ["--version"]:
+    if given[:1] == ["help"]:  # `headrace help topic create`
+        given = [*given[1:], "--help"]
+    if given in (["--version"], ["version"]):
         import headrace
 
         print(f"headrace {headrace.__version__}")

@@ -6,6 +6,7 @@ Nothing is overwritten: a data folder has to be new or empty, a topic has to be 
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +29,7 @@ from headrace.cli.backup_values import (
 )
 from headrace.cli.connecting import with_client
 from headrace.cli.output import done, show
-from headrace.cli.parsing import show_size, size
+from headrace.cli.parsing import counted, show_size, size
 from headrace.cli.progress import progress
 from headrace.log.files import ReadOnlyFiles
 
@@ -85,7 +86,9 @@ def _restore_directory(backup: str, manifest: Manifest, data: str, rate: str | N
         manifest.bytes, since_ms(began),
     )  # fmt: skip
     done(
-        f"Restored {result.topics} topics, {show_size(result.bytes)}, to {result.data}: `headrace serve` them.", result
+        f"Restored {counted(result.topics, 'topic')}, {show_size(result.bytes)}, to {result.data}:"
+        f" `headrace serve --data {shlex.quote(result.data)}`.",
+        result,
     )
     return exits.OK
 

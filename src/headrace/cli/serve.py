@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import json
 import os
 import random
 import resource
 import signal
+import socket
 import sys
 import traceback
 from functools import partial
@@ -21,11 +23,11 @@ from functools import partial
 import msgspec
 
 from headrace.cli import exits, flags, systemd
-from headrace.errors import HeadraceError
+from headrace.errors import DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.files import OsFiles
 from headrace.node import host
 from headrace.node.logs import Logs
-from headrace.node.node import Node
+from headrace.node.node import Node, cannot_listen
 from headrace.node.real import RealClock, Threads
 from headrace.node.settings import Settings, load, settings_of
 from headrace.records import kernel
@@ -51,8 +53,14 @@ def command(given: list[str]) -> int:
             print(f"headrace: {problem}", file=sys.stderr)
         print("  try: `headrace serve --help`, or `headrace config explain NAME`", file=sys.stderr)
         return exits.USAGE
+    settings = settings_of(tree)
     try:
-        return serve(settings_of(tree))
+        return serve(settings)
+    except StorageFailed as error:
+        if isinstance(error.__cause__, OSError) and not os.path.isdir(settings.data):
+            why = f"cannot make the data directory {settings.data}: {error.__cause__.strerror}"
+            return exits.fail(DirectoryUnusable(why))
+        return exits.fail(error)
     except HeadraceError as error:
         return exits.fail(error)
 
@@ -95,6 +103,7 @@ async def _serve(settings: Settings) -> int:
     )
     _remove_ready_file(settings)  # of a life that ended without a word
     try:
+        _check_first_start(settings)
         await node.start()
     except BaseException:
         end_background()
@@ -115,6 +124,25 @@ async def _serve(settings: Settings) -> int:
         await node.stop()
     logs.event("node.stopped", {})
     return 0
+
+
+def _check_first_start(settings: Settings) -> None:
+    """Where nothing is yet, a start that cannot go well leaves nothing behind: the ports are tried before the data
+    directory is made. Only whoever has the port counts; all else is said by the door itself."""
+    if os.path.exists(settings.data):
+        if not os.path.isdir(settings.data):
+            raise DirectoryUnusable(f"{settings.data} cannot be a data directory: it is a file")
+        return
+    for name, at in (("kafka", settings.kafka), ("http", settings.http)):
+        if at is None or not at.port:
+            continue
+        try:
+            socket.create_server(
+                (at.host, at.port), family=socket.AF_INET6 if ":" in at.host else socket.AF_INET
+            ).close()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise cannot_listen(name, at, error) from error
 
 
 def _stop(stopped: asyncio.Event) -> None:

@@ -28,6 +28,7 @@ from headrace.cli.topic_values import (
     config_value,
     created,
     detail_of,
+    known_settings,
     list_of,
     row_of,
     sizes_of,
@@ -142,7 +143,8 @@ def create(
                 made.append(created(await client.admin.topic(name), "exists"))
         return made
 
-    rows = with_client(work)
+    with known_settings(settings):
+        rows = with_client(work)
     options = current()
     if options.output_or() not in ("table", "wide"):
         show(rows, [Column(name) for name in Created.__struct_fields__], options)

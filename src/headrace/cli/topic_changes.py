@@ -20,7 +20,7 @@ from headrace.cli.exits import not_found, usage
 from headrace.cli.options import current, note
 from headrace.cli.output import Column, done, show
 from headrace.cli.parsing import Position, counted, pair, position, show_duration, show_size, whole_numbers
-from headrace.cli.topic_values import config_value
+from headrace.cli.topic_values import config_value, known_settings
 from headrace.cli.topics import TopicName, one
 from headrace.client.values import Time
 
@@ -103,7 +103,8 @@ def alter(
         if partitions is not None:
             await client.admin.add_partitions(topic, partitions)
 
-    before, count = with_client(check)
+    with known_settings(settings):
+        before, count = with_client(check)
     if partitions is not None:
         note(f"Keys move: with {partitions} partitions instead of {count} a key's next records may go to another one.")
     applied = not dry_run

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from headrace.cli.exits import Refusal
 from headrace.cli.options import note
 from headrace.cli.output import Column
 from headrace.cli.parsing import duration_ms, show_size, size
 from headrace.cli.topics import one
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InvalidConfig
 
 if TYPE_CHECKING:
     from headrace.aio import Client
@@ -100,6 +103,21 @@ def config_value(name: str, value: str) -> tuple[str, str]:
         if name.endswith(".bytes"):
             return name, str(size(value))
     return name, value
+
+
+@contextlib.contextmanager
+def known_settings(names: Iterable[str]) -> Iterator[None]:
+    """A server that refuses a setting may not have it: then the next step is the name that was probably meant. Which
+    there are is the server's to say, so nothing is refused here."""
+    try:
+        yield
+    except InvalidConfig as error:
+        from headrace.broker.config import SETTINGS
+
+        for name in names:
+            if name not in SETTINGS and (near := get_close_matches(name, SETTINGS, 1)):
+                raise Refusal(str(error), f"did you mean {near[0]}?") from error
+        raise
 
 
 async def detail_of(client: Client, name: str) -> TopicDetail:

@@ -27,6 +27,9 @@ def parse(servers: str | Iterable[str]) -> tuple[Address, ...]:
 
 
 def _one(text: str) -> Address:
+    scheme, slashes, rest = text.partition("://")
+    if slashes:
+        raise ValueError(f"{text!r}: leave out {scheme}://, and name the port of the Kafka door ({DEFAULT_PORT})")
     host, colon, port = text.rpartition(":")
     if text.startswith("["):  # IPv6, whose own colons are inside of brackets
         inside, bracket, rest = text[1:].partition("]")

@@ -39,6 +39,7 @@ SOFTWARE: Final = ApiVersionsRequest("headrace", __version__)
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_HTTP: Final = int.from_bytes(b"HTTP")  # how an answer of a web server begins, read as the size of a frame
 
 
 class Answer(NamedTuple):
@@ -214,6 +215,9 @@ class Connection(asyncio.BufferedProtocol):
         while end - at >= 4 and self.failure is None:
             (size,) = _INT32.unpack_from(scratch, at)
             if not MIN_ANSWER_BYTES <= size <= MAX_ANSWER_BYTES:
+                if size == _HTTP:
+                    self.close("it speaks HTTP, not Kafka; name the port of its Kafka door")
+                    return
                 self.close(f"it sent a frame of {size} bytes, which is not Kafka's protocol; is that the right port?")
                 return
             start, stop = at + 4, at + 4 + size

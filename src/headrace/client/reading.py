@@ -76,13 +76,15 @@ class Reading:
     def cut_at(self, offset: int) -> OffsetOutOfRange:
         error = OffsetOutOfRange(self.fetch_offset, -1, offset)
         topic, partition = self.where
-        lost = f"what was read from there to {self.fetch_offset} is gone; seek to {offset} to read what took its place"
-        error.args = (f"topic {topic!r} partition {partition}: the log was cut at {offset} and has gone on; {lost}",)
+        lost = f"what was read from there to {self.fetch_offset} is gone"
+        error.cause = f"topic {topic!r} partition {partition}: the log was cut at {offset} and has gone on; {lost}"
+        error.args = (f"{error.cause}; seek to {offset} to read what took its place",)
         return error
 
     def out_of_range(self, start: int, end: int) -> OffsetOutOfRange:
         error = OffsetOutOfRange(self.fetch_offset, start, end)
         topic, partition = self.where
         advice = 'seek to another offset, or read with out_of_range="start" or "end"'
-        error.args = (f"topic {topic!r} partition {partition}: {error}; {advice}",)
+        error.cause = f"topic {topic!r} partition {partition}: {error.cause}"
+        error.args = (f"{error.cause}; {advice}",)
         return error

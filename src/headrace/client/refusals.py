@@ -83,7 +83,7 @@ _OWN: Final[dict[int, str]] = {
     Code.NOT_LEADER_OR_FOLLOWER: "the node that was asked does not lead it",
     Code.REQUEST_TIMED_OUT: "the broker did not finish in the time that it was given",
     Code.MESSAGE_TOO_LARGE: "larger than the topic takes; raise its max.message.bytes or send less at once",
-    Code.INVALID_TOPIC_EXCEPTION: "no topic can have that name",
+    Code.INVALID_TOPIC_EXCEPTION: "no topic can have that name: it is 1 to 249 of A-Z a-z 0-9 . _ -",
     Code.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
     Code.INVALID_TIMESTAMP: "a timestamp outside of what the topic accepts",
     Code.TOPIC_ALREADY_EXISTS: "the name is taken",

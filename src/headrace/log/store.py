@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.errors import DirectoryLocked, DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.config import LogConfig, OnEvent, StoreLimits, ignore_event
-from headrace.log.format import DELETED, LOG_ID_BYTES, RESTORING, VERSION, check_version
+from headrace.log.format import DELETED, LOG_ID_BYTES, NEW, RESTORING, VERSION, check_version
 from headrace.log.journal import Journal
 from headrace.log.log import CLOSE_BYTES, Log
 from headrace.log.memory import MemoryLog
@@ -223,10 +223,20 @@ def _check_restored(files: Files, root: str) -> None:
 def _check_format(files: Files, root: str, clock: Clock) -> None:
     path = f"{root}/format"
     if not files.exists(path):
+        if strangers := [name for name in files.list(root) if not _may_be_in_a_new_one(name)]:
+            raise DirectoryUnusable(
+                f"{root} holds other things ({', '.join(strangers[:3])}{', …' if len(strangers) > 3 else ''}) and is no"
+                " data directory: name a new or an empty one"
+            )
         _sync_ancestors(files, root)
         replace_file(files, path, msgspec.json.encode(FormatFile(VERSION, clock.now_ms())), durable=True)
         return
     read_format(files, root)
+
+
+def _may_be_in_a_new_one(name: str) -> bool:
+    """What a start that was cut short leaves behind, what file systems put at their root, and what nobody sees."""
+    return name in ("lock", f"format{NEW}", "lost+found") or name.startswith(".")
 
 
 def read_format(files: Files, root: str) -> FormatFile:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 
 from headrace.broker.broker import Broker, OnEvent
-from headrace.broker.settings import Loggers
+from headrace.broker.settings import Loggers, StaticSetting
 from headrace.cluster import controller
 from headrace.cluster.image import Image
 from headrace.cluster.quorum import Quorum
@@ -106,6 +106,10 @@ class Node:
             for name, address in (("kafka", settings.kafka), ("http", settings.http)):
                 if address is not None:
                     self.addresses[name] = await self._listen(name, address)
+            self.broker.configuration.bound = tuple(
+                StaticSetting(f"headrace.{name}.bound", str(address), f"Where the {name} door listens.")
+                for name, address in self.addresses.items()
+            )
             await self._register()
             self.broker.groups.start()
             self.broker.transactions.start()
@@ -161,10 +165,7 @@ class Node:
         try:
             host, port = await self.doors[name].start(at.host, at.port)
         except OSError as error:
-            raise HeadraceError(
-                f"cannot listen on {at} for {name}: {os.strerror(error.errno) if error.errno else error}; "
-                f"--{name} HOST:PORT moves it (port 0: any free one)"
-            ) from error
+            raise cannot_listen(name, at, error) from error
         return Address(host, port)
 
     @property
@@ -192,6 +193,13 @@ class Node:
         self.broker.groups.catch_up()
         self.watch.look()
         self.kafka.look_for_timeouts()
+
+
+def cannot_listen(door: str, at: Address, error: OSError) -> HeadraceError:
+    return HeadraceError(
+        f"cannot listen on {at} for {door}: {os.strerror(error.errno) if error.errno else error}; "
+        f"--{door} HOST:PORT moves it (port 0: any free one)"
+    )
 
 
 def _text_id(raw: bytes) -> str:

@@ -20,9 +20,11 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InvalidConfig
 from headrace.node import settings as node_settings
 from headrace.node.settings import Settings
+from headrace.node.settings.sources import nearest
+from headrace.node.settings.table import BY_FLAG
 from headrace.testing.aio import AsyncBroker
 from headrace.testing.clock import BrokerClock, Duration, MovableClock, duration_s, nanoseconds
 from headrace.testing.events import Event, Events
@@ -39,6 +41,7 @@ Topics = Mapping[str, int] | Iterable[str]
 
 DOORS = ("kafka", "http")
 OFF = "off"
+OWN_ARGUMENTS = ("storage", "seed", "topics", "data", "host")  # beside the flags of serve
 
 
 class BrokerFault(HeadraceError):
@@ -271,6 +274,9 @@ class Broker(Shortcuts):
                 self._ports[door] = ReservedPort(self._host)
                 host = f"[{self._host}]" if ":" in self._host else self._host
                 flags[door] = f"{host}:{self._ports[door].number}"
+        for name in self._given:
+            if name.replace("_", "-") not in BY_FLAG and (near := nearest(name, list(OWN_ARGUMENTS))):
+                raise InvalidConfig(f"a broker takes no {name}=; did you mean {near}=?")
         flags |= {name.replace("_", "-"): as_text(value) for name, value in self._given.items()}
         return node_settings.read(flags, {})
 

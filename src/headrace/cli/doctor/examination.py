@@ -15,7 +15,7 @@ import typer
 
 from headrace.cli import exits, options
 from headrace.cli.doctor import data as data_directory
-from headrace.cli.doctor import disk, machine, readiness
+from headrace.cli.doctor import disk, machine, processes, readiness
 from headrace.cli.doctor.cluster import Cluster
 from headrace.cli.doctor.finding import Finding, failed, ok, unknown, warning
 from headrace.cli.options import Options
@@ -88,7 +88,15 @@ def _local(flags: dict[str, str | None], timeout_s: float) -> tuple[list[Finding
         for door, address in (("kafka", settings.kafka), ("http", settings.http))
         if address is not None and address.port
     }
-    findings += [machine.port(door, address, pid) for door, address in doors.items()]
+    places = processes.listens_at(pid) if pid is not None else None
+    for door, address in list(doors.items()):
+        if pid is not None and places is not None and not any(at.endswith(f":{address.port}") for at in places):
+            findings.append(machine.elsewhere(door, address, pid, places))
+            del doors[door]  # another's, if anybody's: what it would say is not about this node
+        else:
+            findings.append(machine.port(door, address, pid))
+    if pid is not None and places is None:  # no telling whose they are, unless somebody says so
+        doors = {door: address for door, address in doors.items() if flags[door]}
     if pid is not None and "http" in doors:
         findings.append(readiness.check(_reached(doors["http"]), timeout_s))
     return findings, [_reached(doors["kafka"])] if pid is not None and "kafka" in doors else []

@@ -108,6 +108,14 @@ def port(door: str, address: Address, node_pid: int | None) -> Finding:
     return ok(condition, required, "free")
 
 
+def elsewhere(door: str, address: Address, node_pid: int, places: list[str]) -> Finding:
+    """The node runs and does not listen here, so whoever does is not its business, and not ours."""
+    where = ", ".join(places) or "no port"
+    advice = f"name its own with --{door} HOST:PORT, or off if it has none, and it is looked at too"
+    found = f"{processes.name_of(node_pid)} listens at {where}"
+    return unknown(f"{door} port {address}", "this node's", found, advice)
+
+
 def _not_bound(
     condition: str, required: str, error: OSError, address: Address, host: str, node_pid: int | None, flag: str
 ) -> Finding:
@@ -115,6 +123,8 @@ def _not_bound(
         pid = processes.listener(address.port, host) or processes.listener(address.port)
         if pid is not None and pid == node_pid:
             return ok(condition, required, f"this node's ({processes.name_of(pid)})")
+        if pid is None and node_pid is not None:
+            return unknown(condition, required, "taken, perhaps by this node: not visible to this user")
         taken_by = processes.name_of(pid) if pid is not None else "a process that is not visible to this user"
         return failed(condition, required, f"taken by {taken_by}", f"stop it, or listen elsewhere with {flag}")
     if error.errno == errno.EADDRNOTAVAIL:

@@ -65,6 +65,18 @@ def listener(port: int, address: str | None = None) -> int | None:
     return None
 
 
+def listens_at(pid: int) -> list[str] | None:
+    """Every HOST:PORT where the process listens; None where that is not ours to look at."""
+    links = set(_links(f"/proc/{pid}/fd"))
+    if not links:
+        return None
+    return sorted(
+        f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        for inode, host, port in _sockets()
+        if f"socket:[{inode}]" in links
+    )
+
+
 def open_file_limits(pid: int) -> tuple[int, int] | None:
     """Soft and hard."""
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/limits") as file:
@@ -94,13 +106,18 @@ def _links(folder: str) -> Iterator[str]:
 
 def _listening(port: int) -> Iterator[tuple[str, str]]:
     """Inode and local address of each socket that listens at the port."""
+    return ((inode, host) for inode, host, its_port in _sockets() if its_port == port)
+
+
+def _sockets() -> Iterator[tuple[str, str, int]]:
+    """Inode, local address and port of each socket that listens."""
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         with contextlib.suppress(OSError), open(f"/proc/net/{name}") as file:
             for line in file.read().splitlines()[1:]:
                 words = line.split()
                 host, _, its_port = words[1].partition(":")
-                if words[3] == _TCP_LISTEN and int(its_port, 16) == port:
-                    yield words[9], _address(family, host)
+                if words[3] == _TCP_LISTEN:
+                    yield words[9], _address(family, host), int(its_port, 16)
 
 
 def _address(family: int, text: str) -> str:

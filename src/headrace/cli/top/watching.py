@@ -27,7 +27,7 @@ from headrace.errors import ConnectionFailed, HeadraceError
 if TYPE_CHECKING:
     from headrace.aio import Client
 
-HTTP_VARIABLE, HTTP_SETTING, HTTP_PORT = "HEADRACE_HTTP", "headrace.http.listen", 8081
+HTTP_VARIABLE, HTTP_SETTING, HTTP_PORT = "HEADRACE_HTTP", "headrace.http.bound", 8081
 ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 HTTP_TIMEOUT_S = 5.0
 LEAST_INTERVAL_S = 0.1

@@ -198,6 +198,8 @@ class HostPort(Kind[Address | None]):
         if raw == ("" if self._advertised else OFF):
             return None
         host, colon, port = raw.rpartition(":") if isinstance(raw, str) else ("", "", "")
+        if not colon and port.isascii() and port.isdecimal():
+            raise ValueError(f"takes a host too, as in 127.0.0.1:{port}, not {_said(raw)}")
         if not colon or not (port.isascii() and port.isdecimal()) or int(port) > MAX_PORT:
             raise self.refuse(raw)
         if ":" in host and not (host.startswith("[") and host.endswith("]")):
