@@ -123,7 +123,10 @@ def test_each_timer_is_worked_off_at_its_own_moment_in_a_short_jump() -> None:
         begin = life.call(every_second)
         broker.clock.advance(100.5)
         assert 95 <= len(seen) <= broker._movable.monotonic() - begin  # real time passes too
-        assert all(1.0 <= later - earlier < 1.05 for earlier, later in pairwise([begin, *seen]))
+        gaps = [later - earlier for earlier, later in pairwise([begin, *seen])]
+        assert min(gaps) >= 1.0
+        # Real time passes too: a busy machine may hold up a few. A jump past them would make all of them late but one.
+        assert sum(gap >= 1.05 for gap in gaps) <= len(gaps) // 10
 
 
 def test_new_records_carry_the_moved_time(broker: Broker) -> None:
