@@ -213,6 +213,9 @@ class LogStore:
                     _remove_tree(files, f"{self.root}/{name}/{entry}")
 
 
+OURS = ("lock", "metadata", "synced", "topics")
+
+
 def _check_restored(files: Files, root: str) -> None:
     if files.exists(f"{root}/{RESTORING}"):
         raise DirectoryUnusable(
@@ -235,8 +238,8 @@ def _check_format(files: Files, root: str, clock: Clock) -> None:
 
 
 def _may_be_in_a_new_one(name: str) -> bool:
-    """What a start that was cut short leaves behind, what file systems put at their root, and what nobody sees."""
-    return name in ("lock", f"format{NEW}", "lost+found") or name.startswith(".")
+    """Ours, what a start that was cut short leaves, what file systems put at their root, and what nobody sees."""
+    return name in (*OURS, f"format{NEW}", "lost+found") or name.startswith(".")
 
 
 def read_format(files: Files, root: str) -> FormatFile:
