@@ -261,13 +261,6 @@ class Groups(Hosting):
 
         self._append(hosted, hosted.entries(commits), kept, Producer(producer_id, producer_epoch, NO_SEQUENCE))
 
-    def end_transaction(self, producer_id: int, partition: int, committed: bool) -> None:
-        """Its marker is in that partition of the topic."""
-        for group_id in self._transactions.pop((partition, producer_id), ()):
-            hosted = self.hosted.get(group_id)
-            if hosted is not None:
-                hosted.positions.end_transaction(producer_id, committed)
-
     def topic_deleted(self, name: str) -> None:
         """Its positions go too; and with the topic that holds them all, everything."""
         if name == TOPIC:

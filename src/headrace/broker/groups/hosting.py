@@ -52,6 +52,7 @@ class Hosting:
         loading = CoordinatorLoading("groups are being read back")
         self._unready: dict[int, HeadraceError] = dict.fromkeys(partitions, loading)  # not read back, and why
         self._transactions: dict[tuple[int, int], set[str]] = {}  # open ones: groups by partition and producer
+        self._ended: dict[int, list[tuple[int, bool]]] = {}  # while it was read back: producer, is it a commit
         self._is_stopped = False
         self.saves = 0  # how often a group gave out its partitions, or lost its last member
 
@@ -89,8 +90,19 @@ class Hosting:
         for producer_id, groups in replay.transactions.items():
             self._transactions[index, producer_id] = groups
         del self._unready[index]
+        for producer_id, committed in self._ended.pop(index, ()):  # its marker may lie behind what was read
+            self.end_transaction(producer_id, index, committed)
         for hosted in found.values():
             self._arm(hosted)
+
+    def end_transaction(self, producer_id: int, partition: int, committed: bool) -> None:
+        """Its marker is in that partition of the topic."""
+        if partition in self._unready:
+            self._ended.setdefault(partition, []).append((producer_id, committed))
+        for group_id in self._transactions.pop((partition, producer_id), ()):
+            hosted = self.hosted.get(group_id)
+            if hosted is not None:
+                hosted.positions.end_transaction(producer_id, committed)
 
     # Finding them
 

@@ -66,8 +66,8 @@ class Positions:
 
     def pend(self, producer_id: int, commits: Sequence[Commit], at: int) -> None:
         pending = self._pending.setdefault(producer_id, {})
-        for place, (topic, partition, position) in enumerate(commits):
-            pending[topic, partition] = _Written(position, at + place)
+        for topic, partition, position in commits:
+            pending[topic, partition] = _Written(position, at)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         for (topic, partition), written in self._pending.pop(producer_id, {}).items():
