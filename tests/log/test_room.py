@@ -70,7 +70,7 @@ def test_a_growing_segment_asks_for_a_quarter_of_what_it_holds_and_never_past_it
 
 @pytest.mark.usefixtures("reserving")
 def test_room_is_given_back_when_the_segment_is_full_and_when_the_log_closes(tmp_path: Path) -> None:
-    world = World(OsFiles(), str(tmp_path), config=LogConfig(segment_bytes=10 * MIB))
+    world = World(OsFiles(), str(tmp_path / "data"), config=LogConfig(segment_bytes=10 * MIB))
     log = world.log()
     written = fill(log, 6, size=MIB)
     assert surplus_bytes(segments(log)[0]) > MIB // 2
