@@ -4,6 +4,8 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 ARGS ?=
+# Test files that run side by side. Most of them wait, for disks and clocks and other processes, more than they work.
+JOBS ?= 2
 CARGO := $(shell command -v cargo 2>/dev/null)
 NATIVE := $(wildcard native/Cargo.toml native/pyproject.toml native/build.rs) $(shell find native/src native/python -type f 2>/dev/null)
 # Two stamps, so that a cargo that appears later is noticed.
@@ -12,21 +14,21 @@ READY := .venv/ready-$(if $(CARGO),with,without)-cargo
 RUNNABLE := $(or $(wildcard $(READY)),.venv/runnable-$(if $(CARGO),with,without)-cargo)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test demo check format bench long conformance figures dist lock clean
+.PHONY: help setup run test demo check format bench bench-spark long conformance figures dist lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make .venv: locked dependencies, headrace, native kernels where cargo is
 
 run: $(RUNNABLE) ## Serve on this machine's loopback, data in ./headrace-data (ARGS="--data DIR ...")
 	@$(BIN)/headrace serve $(ARGS)
 
-test: $(READY) ## Run the tests (ARGS="-k name")
-	@$(BIN)/python -m pytest -q $(ARGS)
+test: $(READY) ## Run the tests (ARGS="-k name"; JOBS=1: one after the other)
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
 
-demo: $(READY) ## A broker, a foreign client, kill -9, restart: nothing lost
-	@$(BIN)/python tools/demo.py
+demo: $(READY) ## A broker, a foreign client, kill -9: nothing lost; six doors; pipelines over live traffic, where Java is
+	@$(BIN)/python -m tools.demo
 
 check: $(READY) ## Formatting, lint, types, layers; cargo fmt and clippy where cargo is
 	$(BIN)/ruff format --check .
@@ -47,8 +49,13 @@ ifneq ($(and $(CARGO),$(wildcard native/Cargo.toml)),)
 	cd native && cargo fmt
 endif
 
-bench: $(READY) ## Measure us beside Apache Kafka (ARGS="--quick"; needs java and mvn)
+bench: $(READY) ## Measure us beside Apache Kafka and NATS (ARGS="--quick" or "--keep"; needs java, mvn, go)
 	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench.doors $(filter --quick --keep,$(ARGS))
+	@$(BIN)/python -m bench.requests
+
+bench-spark: $(READY) ## Measure our Spark source and sink beside Spark's own connector (ARGS="--quick" or "--keep"; needs java, mvn)
+	@$(BIN)/python -m bench.spark $(ARGS)
 
 long: $(READY) ## The long fault tests (kill -9, 100 rounds, ...)
 	@$(BIN)/python -m pytest -q -m long $(ARGS)
@@ -66,8 +73,8 @@ figures: $(READY) ## Paste benchmark (make bench ARGS=--keep), settings, help an
 dist: $(READY) ## Build wheels and source archives of headrace and headrace-native into dist/
 	@$(BIN)/python tools/dist.py
 
-lock: $(READY) ## Choose the newest dependencies and write requirements/ anew
-	@$(BIN)/python tools/lock.py
+lock: $(READY) ## Choose the newest dependencies and write requirements/ anew (ARGS="--keep": only what is missing)
+	@$(BIN)/python tools/lock.py $(ARGS)
 
 clean: ## Remove .venv and everything built
 	rm -rf .venv build dist native/target .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

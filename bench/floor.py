@@ -1,8 +1,9 @@
 """What the machine itself asks for moving a benchmark's bytes, with no broker in between: `python -m bench.floor DIR`.
 
-Two loops of system calls, each with a process of its own at the other end of a loopback connection: receive and write
-to a file (what producing cannot do without), read from a file and send (consuming). CPU seconds per GiB, as JSON. No
-broker gets below it, so a row's distance from it is what there is left to win.
+Loops of system calls, each with a process of its own at the other end of a loopback connection: receive and write to a
+file (what producing cannot do without); read from a file and send, which lets a broker look at what it sends; or have
+the kernel send it unseen, with sendfile (consuming). CPU seconds per GiB, as JSON. No broker gets below it, so a row's
+distance from it is what there is left to win.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 SIZE_BYTES = 1 << 30
 CHUNK_BYTES = 1 << 20  # as large as a busy client's requests
 GIB = 1 << 30
 
-Way = Literal["in", "out"]
+Way = Literal["in", "out", "sendfile"]
+WAYS: tuple[Way, ...] = ("in", "out", "sendfile")
 
 
 def measure(folder: Path) -> dict[str, float]:
@@ -38,8 +40,9 @@ def cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def moved(handle: int, way: Way) -> float:
+def moved(file: IO[bytes], way: Way) -> float:
     """CPU seconds of this end for moving the whole file."""
+    handle = file.fileno()
     chunk = memoryview(bytearray(CHUNK_BYTES))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -53,6 +56,8 @@ def moved(handle: int, way: Way) -> float:
                     while filled < CHUNK_BYTES:
                         filled += connection.recv_into(chunk[filled:])
                     os.pwrite(handle, chunk, position)
+                elif way == "sendfile":
+                    connection.sendfile(file, position, CHUNK_BYTES)
                 else:
                     os.preadv(handle, (chunk,), position)
                     connection.sendall(chunk)
@@ -68,22 +73,22 @@ def other_end(way: Way, port: int) -> None:
         if way == "in":
             for _ in range(0, SIZE_BYTES, CHUNK_BYTES):
                 connection.sendall(chunk)
-        left = SIZE_BYTES if way == "out" else 1
+        left = 1 if way == "in" else SIZE_BYTES
         while left > 0 and (count := connection.recv_into(chunk)):
             left -= count
 
 
 def main() -> None:
-    if sys.argv[1] in ("in", "out"):
-        other_end("in" if sys.argv[1] == "in" else "out", int(sys.argv[2]))
+    if sys.argv[1] in WAYS:
+        other_end(WAYS[WAYS.index(sys.argv[1])], int(sys.argv[2]))
         return
     with tempfile.TemporaryFile(dir=sys.argv[1]) as file:
         handle = file.fileno()
         for position in range(0, SIZE_BYTES, CHUNK_BYTES):  # the first touch of memory is not what is measured
             os.pwrite(handle, bytes(CHUNK_BYTES), position)
         os.ftruncate(handle, 0)
-        received, sent = moved(handle, "in"), moved(handle, "out")
-    print(json.dumps({"in": received * GIB / SIZE_BYTES, "out": sent * GIB / SIZE_BYTES}))
+        took = {way: moved(file, way) for way in WAYS}
+    print(json.dumps({way: seconds * GIB / SIZE_BYTES for way, seconds in took.items()}))
 
 
 if __name__ == "__main__":

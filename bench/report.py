@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.floor import WAYS
 from bench.rows import GROWTH, METRICS, ROWS, Goal, Row
 
 
@@ -114,10 +115,10 @@ def machine(results: Results) -> dict[str, str]:
     if results.sync_p50_ms:
         about["disk"] = f"4 KiB append + fdatasync p50 {_spread(results.sync_p50_ms)} ms"
     if results.floors:
-        into, out = (_spread(results.floors[way]) for way in ("in", "out"))
+        into, out, unseen = (_spread(results.floors[way]) for way in WAYS)
         about["floor"] = (
-            f"moving 1 GiB (10 M of 100 B, 1 M of 1 KiB) without any broker costs {into} CPU s in (receive, write) and "
-            f"{out} out (read, send)"
+            f"moving 1 GiB (10 M of 100 B, 1 M of 1 KiB) without any broker costs {into} CPU s in (receive, write), "
+            f"{out} out (read, send) and {unseen} out by sendfile"
         )
     return about
 

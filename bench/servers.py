@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from bench import raw
+from headrace.testing.served import DOORS
 
 KAFKA_VERSION = "4.3.1"
 HEAP = ["-Xms1G", "-Xmx1G"]
@@ -69,18 +70,29 @@ class Server:
         """The address, or nothing while it is not known yet."""
         return self.address
 
+    def is_up(self, address: str) -> bool:
+        """Whether it acknowledges a record."""
+        return raw.first_ack(address, "first")
+
     def start(self) -> None:
         """Starts and waits for the first acknowledged record, which is what `first_ack_s` measures."""
         self._output = open(self.folder / "output.log", "ab")  # noqa: SIM115 (closed by stop)
+        # An installed program has its bytecode beside it; one that may not write it down would compile at each start.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         begin = time.perf_counter()
         self.process = subprocess.Popen(
-            self.command(), cwd=self.folder, stdout=self._output, stderr=self._output, start_new_session=True
+            self.command(),
+            cwd=self.folder,
+            env=environment,
+            stdout=self._output,
+            stderr=self._output,
+            start_new_session=True,
         )
         while time.perf_counter() - begin < START_LIMIT_S:
             if self.process.poll() is not None:
                 break
             address = self.find_address()
-            if address and raw.first_ack(address, "first"):
+            if address and self.is_up(address):
                 self.first_ack_s = time.perf_counter() - begin
                 self.address = address
                 return
@@ -132,19 +144,19 @@ class Headrace(Server):
             str(self.program),
             "serve",
             *data,
-            "--kafka",
-            "127.0.0.1:0",
-            "--http",
-            "127.0.0.1:0",
+            *(word for door in DOORS for word in (f"--{door}", "127.0.0.1:0")),
             "--ready-file",
             str(self._ready_file),
         ]
 
     def find_address(self) -> str:
         try:
-            return str(json.loads(self._ready_file.read_text())["addresses"]["kafka"])
+            return self.address_of("kafka")
         except (FileNotFoundError, ValueError):
             return ""
+
+    def address_of(self, door: str) -> str:
+        return str(json.loads(self._ready_file.read_text())["addresses"][door])
 
     @property
     def _ready_file(self) -> Path:

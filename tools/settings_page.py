@@ -9,9 +9,11 @@ from pathlib import Path
 from headrace.broker.config import SETTINGS as TOPIC_TABLE
 from headrace.broker.values import MAX_LONG
 from headrace.cli.flags import default_text
+from headrace.node.settings import broker_json, foreign
 from headrace.node.settings.file import PLACES
+from headrace.node.settings.setting import Setting
 from headrace.node.settings.sources import CONFIG_VARIABLE
-from headrace.node.settings.table import SECTIONS, SETTINGS, Setting
+from headrace.node.settings.table import SECTIONS, SETTINGS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE, REFERENCE = DOCS / "operating.md", DOCS / "settings.md"
@@ -29,7 +31,8 @@ What a node is told when it starts. There is one tree of settings, and each of t
 | | looks like | wins over |
 |---|---|---|
 | flag | `--idle-ms 5m` | everything |
-| variable | `HEADRACE_IDLE_MS=5m` | file, default |
+| variable | `HEADRACE_IDLE_MS=5m` | other brokers' variables, file, default |
+| another broker's variable | `QB_SERVER_PORT=9999` | file, default |
 | file | `[kafka]`, `idle-ms = "5m"` | default |
 | default | | |
 
@@ -41,6 +44,9 @@ a key are the same. `headrace config init` writes one with every setting comment
 - **Durations** are milliseconds, or have a unit: `500ms`, `30s`, `10m`, `12h`, `7d`, `1h30m`.
 - **Addresses** are `HOST:PORT`, `[::1]:9092` for IPv6; port 0 takes any free one.
 - **Paths** that do not begin with `/` go from the folder in which the node is started, in a file too.
+
+The doors are `kafka`, `binary`, `lines`, `json`, `http` and `msgpack`; each has a section below, a flag of its name and
+`off`. A port that is taken is named when the node starts, with the flag that moves it.
 
 A key that does not exist, a value that a setting does not take, a thing said twice: all such problems are told at once,
 each with its file and line, flag or variable, and nothing starts. A variable that only begins with `HEADRACE_` is told
@@ -75,6 +81,63 @@ kafka = "debug"
 """
 
 
+FOREIGN = """
+## Coming from another broker
+
+Whoever has run one of the brokers whose protocols the doors speak can start a node with what there is. Their variables
+are taken (weaker than ours, stronger than a file), and so is `config/broker.json` in the shape of the binary protocol's
+own broker. `headrace config show --changed` says what came of it, `headrace config explain QB_DATA_DIR` what a variable
+sets. What has no effect is told at the start, and never silently taken.
+
+| variable | sets |
+|---|---|
+{variables}
+
+`BROKER_ID` alone also moves the http door to port {http_port} and the id, and the data to the folder `data` and the id,
+unless anything else says where they are. Half of an address (`QB_SERVER_PORT`) leaves the other half as weaker sources
+have it. `QB_CONFIG_FILE` names the configuration file, after `{config}`. `BROKER_API` and `BROKER_PEERS` are for
+clients: `headrace publish --door http` asks there.
+
+| variable | has no effect, because |
+|---|---|
+{idle}
+
+{refused}: a node does not start with it, because what is stored would not be encrypted. Let the disk below do that.
+
+`config/broker.json` is known by its sections (`server`, `storage`, `client`, `logging`):
+
+| key in the file | sets | when it is left out |
+|---|---|---|
+| `server.host`, `server.port` | `binary.listen` | |
+{keys}
+| `logging.level` | `log.level` | |
+
+With such a file come that broker's limits on what enters through the binary door, whether or not it names them, and its
+topics: {topics}. Other keys of it have no effect: {idle_keys}.
+"""
+
+
+def foreign_section() -> str:
+    keys = [f"| `{'.'.join(path)}` | `{key.key}` | {_implied(key)} |" for path, key in broker_json.KEYS.items()]
+    topics = [f"`{name}` ({count} partition{'s' if count > 1 else ''})" for name, count in broker_json.START_TOPICS]
+    return FOREIGN.format(
+        variables="\n".join(f"| `{name}` | `{key}` |" for name, key in foreign.BY_VARIABLE.items()),
+        http_port=foreign.HTTP_PORT,
+        config=CONFIG_VARIABLE,
+        idle="\n".join(f"| `{name}` | {why} |" for name, why in foreign.IDLE.items()),
+        refused=" and ".join(f"`{name}`" for name in foreign.REFUSED),
+        keys="\n".join(keys),
+        topics=", ".join(topics),
+        idle_keys=", ".join(f"`{'.'.join(path)}`" for path in broker_json.IDLE_KEYS),
+    )
+
+
+def _implied(key: broker_json.Key) -> str:
+    if key.implied is None:
+        return ""
+    return f"{key.implied} {'h' if key.unit == broker_json.HOUR_MS else 's'}" if key.unit > 1 else str(key.implied)
+
+
 def table() -> str:
     rows = ["| setting | default | does |", "|---|---|---|"]
     for setting in TOPIC_TABLE.values():
@@ -90,7 +153,7 @@ def page(text: str) -> str:
 
 
 def reference() -> str:
-    return HEAD + "".join(_section(section, about) for section, about in SECTIONS.items())
+    return HEAD + foreign_section() + "".join(_section(section, about) for section, about in SECTIONS.items())
 
 
 def _section(name: str, about: str) -> str:

@@ -36,7 +36,7 @@ pub fn validate<'py>(buffer: &Bound<'py, PyAny>, at: i64, end: Option<i64>) -> P
     NamedTuple::of(class).make(fields(py, &header)?)
 }
 
-fn acceptable(batch: &[u8]) -> Result<Header, String> {
+pub fn acceptable(batch: &[u8]) -> Result<Header, String> {
     let Some(header) = header_at(batch, 0, batch.len()) else {
         return Err(format!("a batch needs {HEADER_BYTES} bytes of header, and there are {}", batch.len()));
     };
@@ -52,7 +52,7 @@ fn acceptable(batch: &[u8]) -> Result<Header, String> {
     Ok(header)
 }
 
-fn fields<'py>(py: Python<'py>, header: &Header) -> PyResult<Bound<'py, PyTuple>> {
+pub fn fields<'py>(py: Python<'py>, header: &Header) -> PyResult<Bound<'py, PyTuple>> {
     let numbers = [
         header.base_offset,
         i64::from(header.length),
@@ -168,6 +168,42 @@ pub fn cut(
         }
     }
     Ok((begin.unwrap_or(at), at, next_offset, damaged))
+}
+
+/// Stays attached, as `validate` does and for the same reason.
+#[pyfunction]
+pub fn pick(
+    buffer: &Bound<'_, PyAny>,
+    expected_offset: i64,
+    from_offset: i64,
+    up_to_offset: i64,
+    max_bytes: i64,
+) -> PyResult<Option<(usize, usize, i64)>> {
+    let view = View::read(buffer)?;
+    let bytes = view.bytes();
+    let (mut at, mut expected, mut begin) = (0, expected_offset, None);
+    while let Some(header) = header_at(bytes, at, bytes.len()) {
+        if header.implausible().is_some()
+            || header.misplaced(expected).is_some()
+            || header.base_offset != expected
+        {
+            return Ok(None);
+        }
+        let end = at.saturating_add(header.size());
+        if header.next_offset() > from_offset {
+            let first = begin.unwrap_or(at);
+            if header.base_offset >= up_to_offset || end > bytes.len() || (end - first) as i64 > max_bytes {
+                break;
+            }
+            begin = Some(first);
+            if checksum::of(&bytes[at + CRC_FROM..end]) != header.crc {
+                return Ok(None);
+            }
+        }
+        expected = header.next_offset();
+        at = end.min(bytes.len());
+    }
+    Ok(begin.map(|begin| (begin, at, expected)))
 }
 
 #[pyfunction]

@@ -12,6 +12,9 @@ mod columns;
 mod compaction;
 mod errors;
 mod header;
+mod kafka;
+mod msgpack;
+mod partitions;
 mod record;
 mod records;
 mod room;
@@ -25,14 +28,14 @@ mod writer;
 use pyo3::prelude::*;
 
 /// Raised when a kernel's signature or meaning changes; the program uses only the version that it was written for.
-const API_VERSION: u32 = 4;
+const API_VERSION: u32 = 8;
 
 #[pymodule]
 mod headrace_native {
     use super::*;
 
     #[pymodule_export]
-    use super::batches::{cut, scan, stamp_append_time, validate};
+    use super::batches::{cut, pick, scan, stamp_append_time, validate};
     #[pymodule_export]
     use super::block::Block;
     #[pymodule_export]
@@ -42,11 +45,17 @@ mod headrace_native {
     #[pymodule_export]
     use super::compaction::OffsetMap;
     #[pymodule_export]
+    use super::kafka::{kafka_single, kafka_single_answer};
+    #[pymodule_export]
+    use super::msgpack::{msgpack_commands, msgpack_deliveries, msgpack_records, msgpack_smallest};
+    #[pymodule_export]
+    use super::partitions::key_partitions;
+    #[pymodule_export]
     use super::records::{decode_records, encode_records};
     #[pymodule_export]
     use super::room::room;
     #[pymodule_export]
-    use super::rows::encode_columns;
+    use super::rows::{encode_columns, encode_partitioned};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -8,11 +8,11 @@ use pyo3::types::PyByteArray;
 
 use crate::buffer::View;
 use crate::errors::invalid_timestamp;
-use crate::header::MAX_BATCH_BYTES;
+use crate::header::{HEADER_BYTES, MAX_BATCH_BYTES};
 use crate::writer::{Writer, header_size};
 
 type GivenNumbers<'py> = (Option<Bound<'py, PyAny>>, Bound<'py, PyAny>, i64);
-type GivenBinary<'py> = (Option<Bound<'py, PyAny>>, Bound<'py, PyAny>, Bound<'py, PyAny>, i64);
+pub type GivenBinary<'py> = (Option<Bound<'py, PyAny>>, Bound<'py, PyAny>, Bound<'py, PyAny>, i64);
 type GivenHeaders<'py> = (GivenNumbers<'py>, GivenBinary<'py>, GivenBinary<'py>);
 
 #[pyfunction]
@@ -39,7 +39,7 @@ pub fn encode_columns<'py>(
         default_timestamp,
     };
     let room = table.size_at_most(rows as usize).min(max_bytes.clamp(0, MAX_BATCH_BYTES.into()) as usize);
-    let mut batch = Batch { writer: Writer::with_room(room), rows: 0, base: 0, most: 0 };
+    let mut batch = Batch::with_room(room);
     for row in first..rows {
         let limit = if batch.rows == 0 { i64::MAX } else { max_bytes };
         if !table.append(&mut batch, row as usize, limit).map_err(|stop| stop.raise(py))? {
@@ -49,7 +49,7 @@ pub fn encode_columns<'py>(
     Ok((PyByteArray::new(py, &batch.writer.out), batch.rows, batch.base, batch.most))
 }
 
-enum Stop {
+pub enum Stop {
     TooShort,
     Outside,
     NoHeaderKey,
@@ -58,7 +58,7 @@ enum Stop {
 }
 
 impl Stop {
-    fn raise(self, py: Python<'_>) -> PyErr {
+    pub fn raise(self, py: Python<'_>) -> PyErr {
         let text = match self {
             Stop::TooShort => "a column's buffer ends before its rows do",
             Stop::Outside => "a column's offsets point outside of its data",
@@ -79,7 +79,7 @@ struct Numbers {
     start: usize,
 }
 
-struct Binary {
+pub struct Binary {
     offsets: Numbers,
     data: View,
 }
@@ -123,13 +123,13 @@ impl Numbers {
 }
 
 impl Binary {
-    fn of((validity, offsets, data, start): GivenBinary<'_>) -> PyResult<Binary> {
+    pub fn of((validity, offsets, data, start): GivenBinary<'_>) -> PyResult<Binary> {
         let data = View::read(&data)?;
         Ok(Binary { offsets: Numbers::of((validity, offsets, start))?, data })
     }
 
     #[inline]
-    fn get(&self, row: usize) -> Result<Option<&[u8]>, Stop> {
+    pub fn get(&self, row: usize) -> Result<Option<&[u8]>, Stop> {
         if self.offsets.is_null(row)? {
             return Ok(None);
         }
@@ -176,6 +176,65 @@ impl Headers {
     }
 }
 
+/// Rows as batches of the partitions that they go to, each partition's in their order.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)] // the twin's signature
+pub fn encode_partitioned<'py>(
+    py: Python<'py>,
+    rows: i64,
+    timestamp: Option<GivenNumbers<'py>>,
+    key: Option<GivenBinary<'py>>,
+    value: Option<GivenBinary<'py>>,
+    headers: Option<GivenHeaders<'py>>,
+    partitions: Bound<'py, PyAny>,
+    count: i64,
+    max_bytes: i64,
+    default_timestamp: i64,
+) -> PyResult<Vec<Encoded<'py>>> {
+    if rows < 0 || !(1..=MAX_PARTITIONS).contains(&count) {
+        return Err(PyValueError::new_err(format!("{rows} rows for {count} partitions")));
+    }
+    let (rows, count) = (rows as usize, count as usize);
+    let table = Table {
+        timestamp: timestamp.map(Numbers::of).transpose()?,
+        key: key.map(Binary::of).transpose()?,
+        value: value.map(Binary::of).transpose()?,
+        headers: headers.map(Headers::of).transpose()?,
+        default_timestamp,
+    };
+    let goals = Numbers { validity: None, data: View::read(&partitions)?, start: 0 };
+    let mut is_used = vec![false; count];
+    for row in 0..rows {
+        let goal = i32::from_ne_bytes(goals.bytes(row).map_err(|stop| stop.raise(py))?);
+        match usize::try_from(goal).ok().and_then(|goal| is_used.get_mut(goal)) {
+            Some(used) => *used = true,
+            None => {
+                return Err(PyValueError::new_err(format!("row {row} goes to partition {goal} of {count}")));
+            }
+        }
+    }
+    let used = is_used.iter().filter(|used| **used).count().max(1);
+    let room = (table.size_at_most(rows) / used).min(max_bytes.clamp(0, MAX_BATCH_BYTES.into()) as usize);
+    let mut open: Vec<Option<Batch>> = (0..count).map(|_| None).collect();
+    let mut found = Vec::new();
+    for row in 0..rows {
+        let goal = i32::from_ne_bytes(goals.bytes(row).map_err(|stop| stop.raise(py))?) as usize;
+        let batch = open[goal].get_or_insert_with(|| Batch::with_room(room));
+        let limit = if batch.rows == 0 { i64::MAX } else { max_bytes };
+        if !table.append(batch, row, limit).map_err(|stop| stop.raise(py))? {
+            found.push(batch.finish(py, goal));
+            table.append(batch, row, i64::MAX).map_err(|stop| stop.raise(py))?;
+        }
+    }
+    let rest = open.into_iter().enumerate();
+    found.extend(rest.filter_map(|(goal, batch)| batch.map(|mut batch| batch.finish(py, goal))));
+    Ok(found)
+}
+
+const MAX_PARTITIONS: i64 = 1 << 20; // of one topic: more than anybody has, and little to keep count of
+
+type Encoded<'py> = (usize, Bound<'py, PyByteArray>, usize, i64, i64);
+
 struct Table {
     timestamp: Option<Numbers>,
     key: Option<Binary>,
@@ -189,6 +248,20 @@ struct Batch {
     rows: usize,
     base: i64,
     most: i64,
+}
+
+impl Batch {
+    fn with_room(bytes: usize) -> Batch {
+        Batch { writer: Writer::with_room(bytes), rows: 0, base: 0, most: 0 }
+    }
+
+    /// What it holds; it is empty again then, in the same memory: new memory costs more than the copy.
+    fn finish<'py>(&mut self, py: Python<'py>, partition: usize) -> Encoded<'py> {
+        let rows = std::mem::take(&mut self.rows);
+        let body = PyByteArray::new(py, &self.writer.out);
+        self.writer.out.truncate(HEADER_BYTES);
+        (partition, body, rows, self.base, self.most)
+    }
 }
 
 const ROW_BYTES: usize = 32; // what a short record's numbers take at most

@@ -32,14 +32,21 @@ impl Writer {
             + nullable_size(value)
             + size(header_count as i64)
             + header_bytes;
-        self.out.reserve(10 + inside);
-        self.number(inside as i64);
-        self.out.push(0); // attributes
-        self.number(delta);
-        self.number(index as i64);
-        self.nullable(key);
-        self.nullable(value);
-        self.number(header_count as i64);
+        self.out.reserve(LONGEST + inside);
+        // The room is there: numbers and bytes go behind one another without asking for it each time.
+        unsafe {
+            let start = self.out.as_mut_ptr();
+            let mut end = start.add(self.out.len());
+            put(&mut end, inside as i64);
+            *end = 0; // attributes
+            end = end.add(1);
+            put(&mut end, delta);
+            put(&mut end, index as i64);
+            put_nullable(&mut end, key);
+            put_nullable(&mut end, value);
+            put(&mut end, header_count as i64);
+            self.out.set_len(end.offset_from(start) as usize);
+        }
     }
 
     #[inline]
@@ -49,7 +56,7 @@ impl Writer {
     }
 
     #[inline]
-    fn number(&mut self, number: i64) {
+    pub fn number(&mut self, number: i64) {
         let mut rest = ((number << 1) ^ (number >> 63)) as u64;
         while rest > 0x7f {
             self.out.push((rest & 0x7f) as u8 | 0x80);
@@ -67,6 +74,33 @@ impl Writer {
                 self.out.extend_from_slice(content);
             }
         }
+    }
+}
+
+const LONGEST: usize = 10; // bytes of a number
+
+/// As `Writer::number`, at `end`, which must have room for it.
+#[inline]
+unsafe fn put(end: &mut *mut u8, number: i64) {
+    let mut rest = ((number << 1) ^ (number >> 63)) as u64;
+    unsafe {
+        while rest > 0x7f {
+            **end = (rest & 0x7f) as u8 | 0x80;
+            *end = end.add(1);
+            rest >>= 7;
+        }
+        **end = rest as u8;
+        *end = end.add(1);
+    }
+}
+
+#[inline]
+unsafe fn put_nullable(end: &mut *mut u8, content: Option<&[u8]>) {
+    unsafe {
+        let Some(content) = content else { return put(end, -1) };
+        put(end, content.len() as i64);
+        end.copy_from_nonoverlapping(content.as_ptr(), content.len());
+        *end = end.add(content.len());
     }
 }
 

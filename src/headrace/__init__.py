@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace import aio
-    from headrace.client.blocking import Client, Consumer, Producer, connect
+    from headrace.client.blocking import Client, connect
+    from headrace.client.blocking_consumer import Consumer, GroupConsumer
+    from headrace.client.blocking_producer import Producer, TransactionalProducer
     from headrace.client.values import Delivery, Record, Time, TopicPartition
 
 __version__ = "0.1.0"  # the only place where it is written
@@ -24,17 +26,21 @@ __all__ = [
     "Client",
     "Consumer",
     "Delivery",
+    "GroupConsumer",
     "Producer",
     "Record",
     "Time",
     "TopicPartition",
+    "TransactionalProducer",
     "__version__",
     "aio",
     "connect",
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Client", "Consumer", "Producer", "connect"), "headrace.client.blocking"),
+    **dict.fromkeys(("Client", "connect"), "headrace.client.blocking"),
+    **dict.fromkeys(("Consumer", "GroupConsumer"), "headrace.client.blocking_consumer"),
+    **dict.fromkeys(("Producer", "TransactionalProducer"), "headrace.client.blocking_producer"),
     **dict.fromkeys(("Delivery", "Record", "Time", "TopicPartition"), "headrace.client.values"),
 }
 

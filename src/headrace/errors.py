@@ -110,6 +110,10 @@ class UnknownTransactionalId(HeadraceError):
     """No transaction is known by that id."""
 
 
+class UnknownLedger(HeadraceError):
+    """No query of that name has a ledger."""
+
+
 class TransactionAbortable(HeadraceError):
     """The transaction cannot go on; it can be aborted, and the producer goes on with the next."""
 
@@ -165,8 +169,16 @@ class NotEnoughReplicas(HeadraceError):
     """Fewer replicas in sync than `min.insync.replicas` asks for."""
 
 
+class InvalidAcks(HeadraceError):
+    """A level of acknowledgement that there is not."""
+
+
 class InvalidRecord(HeadraceError):
     """A batch that is whole, but that a producer may not send."""
+
+
+class Unsettled(HeadraceError):
+    """What is asked for hangs on something that is just being written or read back: in a moment it can be said."""
 
 
 class FencedLeaderEpoch(HeadraceError):
@@ -258,6 +270,14 @@ class PositionTooLarge(HeadraceError):
 
 class UnstablePosition(HeadraceError):
     """A transaction that would move the position has not ended."""
+
+
+class QueueModeConflict(HeadraceError):
+    """A queue whose members get records at most once, where at least once is asked for, or the other way."""
+
+
+class LeaseHeld(HeadraceError):
+    """Another consumer of the group has the lease; it runs out when that one is silent."""
 
 
 # The client

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.broker.broker import Broker, BrokerSettings, NewTopic
 from headrace.broker.partition import Partition
+from headrace.broker.publishing import Published
 from headrace.broker.topic import Topic
 from headrace.cluster import controller
 from headrace.cluster.quorum import Quorum
@@ -16,8 +17,10 @@ from headrace.errors import HeadraceError
 from headrace.log.config import ignore_error
 from headrace.log.reader import ReadResult
 from headrace.node.real import LoopTimers
-from headrace.records.codec import decode
+from headrace.records.codec import Record, decode
 from tests.log.kit import START_MS, World
+
+Told = list[Published | HeadraceError]
 
 
 class Node:
@@ -85,3 +88,23 @@ def values(partition: Partition, offset: int = 0) -> list[bytes | None]:
     read = partition.read(offset, 1 << 20, at_least_one=True)
     assert isinstance(read, ReadResult)
     return [record.value for piece in read.pieces for record in decode(piece)]
+
+
+async def settle(node: Node) -> None:
+    """Until nothing is under way any more."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+        node.world.background.drain()
+
+
+async def published(node: Node, topic: str, *records: Record, **options: Any) -> Told:
+    told: Told = []
+    for record in records:
+        node.broker.publishing.publish(topic, record, told.append, **options)
+    await settle(node)
+    assert len(told) == len(records)
+    return told
+
+
+def texts(*values: str, key: bytes | None = None) -> list[Record]:
+    return [Record(key, value.encode()) for value in values]

@@ -22,7 +22,7 @@ from headrace.cli.backup_values import (
 from headrace.testing.served import ServedBroker
 from tests.backup.kit import SMALL_SEGMENTS, fetched, served
 from tests.cli.running import Run
-from tests.support import Wire, batch_of, wait_until
+from tests.support import ANYWHERE, Wire, batch_of, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_a_flipped_bit_is_found_by_verify_and_by_restore(cli: Run, data: str, tm
     assert not found["ok"] and found["problems"][0]["path"] == str(victim.relative_to(tmp_path / "monday"))
     ended = cli("restore", str(tmp_path / "monday"), "--data", str(tmp_path / "new"))
     assert ended.code == 7 and victim.name in ended.err
-    ended = Run()("serve", "--data", str(tmp_path / "new"), "--kafka", "127.0.0.1:0", "--http", "off")
+    ended = Run()("serve", "--data", str(tmp_path / "new"), *ANYWHERE)
     assert ended.code == 7 and "restore" in ended.err, "half a restore is not served"
     ended = cli("restore", str(tmp_path / "monday"), "--topic", "orders", "--as", "damaged")
     assert ended.code == 7 and "nothing was sent" in ended.err

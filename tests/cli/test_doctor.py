@@ -7,6 +7,8 @@ import os
 import re
 import resource
 import socket
+import tempfile
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,17 @@ from headrace.log.format import VERSION
 from headrace.testing.served import ServedBroker
 from tests.cli.planting import environment, failures, findings, mounted_doctor
 from tests.cli.running import Run
+from tests.support import ANYWHERE
 
 NOBODY = 65534
-FREE_PORTS = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
+
+
+def doors(broker: ServedBroker) -> tuple[str, ...]:
+    return tuple(word for door, address in broker.addresses.items() for word in (f"--{door}", address))
 
 
 def test_a_healthy_machine_has_nothing_that_fails(run: Run, tmp_path: Path) -> None:
-    ended = run("doctor", "--data", str(tmp_path / "data"), *FREE_PORTS)
+    ended = run("doctor", "--data", str(tmp_path / "data"), *ANYWHERE)
     assert ended.code == 0, ended.out
     lines = ended.out.splitlines()
     assert lines[0].split() == ["CONDITION", "REQUIRED", "FOUND", "RESULT"]
@@ -34,7 +40,7 @@ def test_a_node_and_its_machine_are_looked_at_together(run: Run, tmp_path: Path)
     with ServedBroker(tmp_path) as broker:
         ended = run(
             "doctor", "--data", str(tmp_path / "data"), "--server", broker.address,
-            "--kafka", broker.address, "--http", broker.http, "-o", "json",
+            *doors(broker), "-o", "json",
         )  # fmt: skip
         found = {one.condition: one for one in findings(ended)}
         assert not failures(ended)
@@ -52,7 +58,7 @@ def test_without_a_node_and_without_a_server_named_nothing_is_asked_of_one(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = {one.condition: one for one in findings(run("doctor", *FREE_PORTS, "-o", "json"))}
+    found = {one.condition: one for one in findings(run("doctor", *ANYWHERE, "-o", "json"))}
     assert found["server"].result == "unknown"
     assert "headrace serve" in found["server"].advice
 
@@ -76,7 +82,7 @@ def test_a_port_that_is_taken_is_named_with_who_takes_it(run: Run, tmp_path: Pat
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = f"127.0.0.1:{taken.getsockname()[1]}"
         data = str(tmp_path / "data")
-        failed = failures(run("doctor", "--data", data, "--kafka", at, "--http", "off", "-o", "json"))
+        failed = failures(run("doctor", "--data", data, *ANYWHERE, "--kafka", at, "-o", "json"))
     assert list(failed) == [f"kafka port {at}"]
     assert failed[f"kafka port {at}"].found.startswith(f"taken by pid {os.getpid()} (")
     assert "--kafka HOST:PORT" in failed[f"kafka port {at}"].advice
@@ -84,7 +90,7 @@ def test_a_port_that_is_taken_is_named_with_who_takes_it(run: Run, tmp_path: Pat
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     fill = 'mount -t tmpfs -o size=2m none "$1"; dd if=/dev/zero of="$1/all" bs=1M count=9 2>/dev/null || true'
-    ended = mounted_doctor(tmp_path, fill, *FREE_PORTS)
+    ended = mounted_doctor(tmp_path, fill, *ANYWHERE)
     failed = failures(ended)
     assert list(failed) == ["disk space", "data directory writable"]
     assert failed["disk space"].found == "0 B of 2.0 MiB free"
@@ -95,14 +101,14 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 
 def test_a_disk_without_inodes_is_named_though_it_has_bytes(tmp_path: Path) -> None:
     few = 'mount -t tmpfs -o size=2g,nr_inodes=5 none "$1"'
-    failed = failures(mounted_doctor(tmp_path, few, *FREE_PORTS))
+    failed = failures(mounted_doctor(tmp_path, few, *ANYWHERE))
     assert list(failed) == ["disk space"]
     assert "inodes" in failed["disk space"].advice
 
 
 def test_a_read_only_directory_is_named(tmp_path: Path) -> None:
     read_only = 'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"'
-    failed = failures(mounted_doctor(tmp_path, read_only, *FREE_PORTS))
+    failed = failures(mounted_doctor(tmp_path, read_only, *ANYWHERE))
     assert list(failed) == ["data directory writable"]
     assert "mounted read-only" in failed["data directory writable"].advice
 
@@ -110,10 +116,10 @@ def test_a_read_only_directory_is_named(tmp_path: Path) -> None:
 def test_a_directory_of_another_user_is_named(run: Run, tmp_path: Path) -> None:
     """Root may write everywhere, so root becomes nobody while it looks; a user is kept out by the mode alone."""
     data, user = tmp_path / "data", os.geteuid()
-    arguments = ("doctor", "--data", str(data), *FREE_PORTS, "-o", "json")
+    arguments = ("doctor", "--data", str(data), *ANYWHERE, "-o", "json")
     run(*arguments)  # nobody may not read our modules: now they are all imported
     data.mkdir(mode=0o500)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    for folder in takewhile(lambda folder: folder != Path(tempfile.gettempdir()), (tmp_path, *tmp_path.parents)):
         if user == 0:
             folder.chmod(folder.stat().st_mode | 0o011)
     os.seteuid(user or NOBODY)
@@ -126,14 +132,14 @@ def test_a_directory_of_another_user_is_named(run: Run, tmp_path: Path) -> None:
 
 
 def test_memory_that_looks_like_a_disk_is_a_warning(tmp_path: Path) -> None:
-    found = findings(mounted_doctor(tmp_path, 'mount -t tmpfs -o size=4g none "$1"', *FREE_PORTS))
+    found = findings(mounted_doctor(tmp_path, 'mount -t tmpfs -o size=4g none "$1"', *ANYWHERE))
     assert [one.condition for one in found if one.result == "warning"] == ["file system"]
 
 
 @pytest.mark.parametrize(("version", "words"), [(0, "too old"), (VERSION + 1, "a newer headrace wrote it")])
 def test_a_format_that_is_not_read_is_named(run: Run, tmp_path: Path, version: int, words: str) -> None:
     (tmp_path / "format").write_text(json.dumps({"format": version, "created_ms": 0}))
-    failed = failures(run("doctor", "--data", str(tmp_path), *FREE_PORTS, "-o", "json"))
+    failed = failures(run("doctor", "--data", str(tmp_path), *ANYWHERE, "-o", "json"))
     assert list(failed) == ["data format"]
     assert failed["data format"].found == f"format {version}"
     assert words in failed["data format"].advice
@@ -142,33 +148,33 @@ def test_a_format_that_is_not_read_is_named(run: Run, tmp_path: Path, version: i
 
 def test_a_node_refuses_the_old_format_with_the_same_cause(run: Run, tmp_path: Path) -> None:
     (tmp_path / "format").write_text('{"format": 0, "created_ms": 0}')
-    ended = run.apart("serve", "--data", str(tmp_path), *FREE_PORTS)
+    ended = run.apart("serve", "--data", str(tmp_path), *ANYWHERE)
     assert ended.code == 7
     assert "has format 0, and this program reads from 1 on" in ended.err
 
 
 def test_a_format_file_that_does_not_read_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "format").write_text("once upon a time")
-    failed = failures(run("doctor", "--data", str(tmp_path), *FREE_PORTS, "-o", "json"))
+    failed = failures(run("doctor", "--data", str(tmp_path), *ANYWHERE, "-o", "json"))
     assert "does not read" in failed["data format"].found
 
 
 def test_the_directory_of_another_broker_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\n")
-    failed = failures(run("doctor", "--data", str(tmp_path), *FREE_PORTS, "-o", "json"))
+    failed = failures(run("doctor", "--data", str(tmp_path), *ANYWHERE, "-o", "json"))
     assert "belongs to Apache Kafka" in failed["data directory"].found
 
 
 def test_a_file_in_place_of_the_directory_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    failed = failures(run("doctor", "--data", str(tmp_path / "data"), *FREE_PORTS, "-o", "json"))
+    failed = failures(run("doctor", "--data", str(tmp_path / "data"), *ANYWHERE, "-o", "json"))
     assert failed["data directory"].found.endswith("is a file")
 
 
 def test_a_low_limit_of_open_files_is_that_of_the_node_not_of_this_shell(run: Run, tmp_path: Path) -> None:
     with ServedBroker(tmp_path) as broker:
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (256, 256))
-        at = ("--kafka", broker.address, "--http", broker.http)
+        at = doors(broker)
         failed = failures(run("doctor", "--data", str(tmp_path / "data"), *at, "-o", "json"))
         assert list(failed) == ["open files"]
         assert failed["open files"].found.startswith(f"256 for the node (pid {broker.pid} ")
@@ -179,7 +185,7 @@ def test_kernels_of_another_version_are_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "headrace_native.py").write_text("API_VERSION = 1\n__version__ = '0.0.1'\n")
     env = environment(PYTHONPATH=str(tmp_path / "path"))
-    failed = failures(run.apart("doctor", "--data", str(tmp_path / "data"), *FREE_PORTS, "-o", "json", env=env))
+    failed = failures(run.apart("doctor", "--data", str(tmp_path / "data"), *ANYWHERE, "-o", "json", env=env))
     assert list(failed) == ["native kernels"]
     assert failed["native kernels"].found == "version 1 (headrace-native 0.0.1)"
     assert "install the two together" in failed["native kernels"].advice
@@ -192,17 +198,13 @@ def test_settings_that_serve_would_refuse_are_named(run: Run, tmp_path: Path) ->
 
 
 def test_a_name_to_listen_at_that_nobody_knows_is_named(run: Run, tmp_path: Path) -> None:
-    failed = failures(
-        run("doctor", "--data", str(tmp_path), "--kafka", "broker.invalid:9092", "--http", "off", "-o", "json")
-    )
+    failed = failures(run("doctor", "--data", str(tmp_path), *ANYWHERE, "--kafka", "broker.invalid:9092", "-o", "json"))
     assert list(failed) == ["kafka port broker.invalid:9092"]
     assert "DNS" in failed["kafka port broker.invalid:9092"].advice
 
 
 def test_an_address_of_another_machine_is_named(run: Run, tmp_path: Path) -> None:
-    failed = failures(
-        run("doctor", "--data", str(tmp_path), "--kafka", "192.0.2.1:9092", "--http", "off", "-o", "json")
-    )
+    failed = failures(run("doctor", "--data", str(tmp_path), *ANYWHERE, "--kafka", "192.0.2.1:9092", "-o", "json"))
     assert "is not an address of this machine" in failed["kafka port 192.0.2.1:9092"].found
 
 
@@ -210,7 +212,7 @@ def test_every_condition_stands_in_the_documents(run: Run, tmp_path: Path) -> No
     page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text()
     with ServedBroker(tmp_path) as broker:
         places = ("--data", str(tmp_path / "data"), "--server", broker.address)
-        ended = run("doctor", *places, "--kafka", broker.address, "--http", broker.http, "-o", "json")
+        ended = run("doctor", *places, *doors(broker), "-o", "json")
     for one in findings(ended):
         pattern = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", one.condition)
         pattern = re.sub(r"^node \d+ ", "node N ", pattern).replace(str(tmp_path / "data"), "PATH")
@@ -226,7 +228,7 @@ def test_help_says_what_it_does_and_shows_examples(run: Run) -> None:
 
 def test_the_advice_stands_under_the_table(run: Run, tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("")
-    ended = run("doctor", "--data", str(tmp_path), *FREE_PORTS)
+    ended = run("doctor", "--data", str(tmp_path), *ANYWHERE)
     assert ended.code == 8
     assert "  try: name an empty folder" in ended.out
     assert "1 failed" in ended.err
@@ -234,7 +236,7 @@ def test_the_advice_stands_under_the_table(run: Run, tmp_path: Path) -> None:
 
 def test_a_node_on_other_ports_is_not_judged_by_who_has_the_ports_it_was_not_given(run: Run, tmp_path: Path) -> None:
     with ServedBroker(tmp_path / "one") as one, ServedBroker(tmp_path / "other") as other:
-        others = ("--kafka", other.address, "--http", other.http)
+        others = doors(other)
         ended = run("doctor", "--data", str(tmp_path / "one" / "data"), *others, "-o", "json")
         found = {finding.condition: finding for finding in findings(ended)}
         port = found[f"kafka port {other.address}"]

@@ -11,6 +11,7 @@ import pytest
 from headrace.cli import exits
 from headrace.testing.served import ServedBroker
 from tests.cli.running import Run
+from tests.support import ANYWHERE
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_a_port_that_speaks_http_is_told(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("data", "words"), [("/proc/x", "cannot make the data directory /proc/x"), ("", "is a file")])
 def test_a_folder_that_cannot_hold_data_is_told(run: Run, tmp_path: Path, data: str, words: str) -> None:
     (tmp_path / "file").write_text("")
-    ended = run("serve", "--data", data or str(tmp_path / "file"), "--kafka", "127.0.0.1:0", "--http", "off")
+    ended = run("serve", "--data", data or str(tmp_path / "file"), *ANYWHERE)
     assert ended.code == exits.STORAGE
     assert words in ended.err
     assert "--data DIR" in ended.err
@@ -94,6 +95,6 @@ def test_a_folder_that_cannot_hold_data_is_told(run: Run, tmp_path: Path, data: 
 def test_a_first_start_whose_port_is_taken_leaves_no_folder_behind(run: Run, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = run("serve", "--data", str(tmp_path / "data"), "--kafka", at, "--http", "off")
+        ended = run("serve", "--data", str(tmp_path / "data"), *ANYWHERE, "--kafka", at)
     assert f"cannot listen on {at} for kafka" in ended.err
     assert os.listdir(tmp_path) == []

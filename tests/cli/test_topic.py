@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from headrace.cli import exits
 from headrace.cli.topic_changes import Altered, Trimmed
 from headrace.cli.topic_values import Created, Deleted, TopicDetail, TopicRow
+from headrace.doors.kafka.names import to_kafka
+from headrace.testing import Broker
 from tests.cli.running import Ended, Run
 
 
@@ -202,3 +206,22 @@ def test_trim_of_what_is_not_there_is_told(cli: Run) -> None:
     refused(cli("topic", "trim", "untrimmed", "--before", "end", "-P", "7"), exits.NOT_FOUND, "no partition 7")
     refused(cli("topic", "trim", "untrimmed", "--before", "never"), exits.USAGE, "position")
     refused(cli("topic", "trim", "untrimmed"), exits.USAGE, "--before")
+
+
+def test_a_name_that_kafka_cannot_spell_is_shown_and_taken_as_it_is(headrace_broker: Broker) -> None:
+    broker, cli = headrace_broker, Run(headrace_broker.kafka)
+    name = "sensors/große halle"
+    spelt = to_kafka(name)
+    broker.create_topic(name, 1)
+    broker.produce(name, "x")
+    assert [row.name for row in cli("topic", "list", "sensors/.*", "-o", "json").rows(TopicRow)] == [name]
+    for asked in (name, spelt):
+        found = cli("topic", "describe", asked, "-o", "json").row(TopicDetail)
+        assert (found.name, found.partitions[0].size_bytes is not None) == (name, True)
+        (record,) = map(json.loads, cli("consume", asked, "-o", "jsonl").out.splitlines())
+        assert (record["topic"], record["value"]) == (name, "x")
+    assert cli("group", "seek", "halls", "--to", "end", "--topic", name, "--yes").code == 0
+    assert f'"topic":"{name}"' in cli("group", "describe", "halls", "-o", "jsonl").out.replace('": "', '":"')
+    assert cli("group", "seek", "halls", "--to", "start", "--topic", name, "--yes").code == 0
+    assert cli("topic", "delete", name, "--yes").code == 0
+    assert cli("topic", "list", "-o", "json").out.find("sensors") == -1

@@ -15,6 +15,7 @@ from headrace.backup.topics import TopicsBackup
 from headrace.backup.verify import verify
 from headrace.log.files import OsFiles
 from headrace.node.real import RealClock
+from tests.client.marks import until_marked
 
 
 async def back_up(address: str, topics: list[str], target: Path) -> Manifest:
@@ -78,6 +79,8 @@ async def test_of_kafkas_transactions_only_what_was_committed_comes_back(
         producer.produce(topic, b"%d" % number, partition=0)
         producer.flush(30)
         producer.commit_transaction(30) if commits else producer.abort_transaction(30)
+    async with aio.connect(kafka_address) as client:
+        await until_marked(client, topic)
     manifest = await back_up(kafka_address, [topic], tmp_path / "backup")
     (restored,) = await bring_back(other, tmp_path / "backup", manifest, f"{topic}-again")
     assert [record[4] for record in await read(other, f"{topic}-again")] == [b"0", b"2"]

@@ -102,6 +102,15 @@ def test_a_failure_of_what_was_put_is_told_by_the_future_and_by_flush(headrace_a
             producer.flush()
 
 
+def test_a_record_that_finds_no_partition_is_told_by_flush_too(headrace_address: str, topic: str) -> None:
+    with headrace.connect(headrace_address) as client:
+        client.admin.create_topic(topic, partitions=1)
+        with client.producer() as producer:
+            producer.put(topic, b"nowhere", partition=2)
+            with pytest.raises(errors.DeliveryFailed, match="1 record was not delivered"):
+                producer.flush()
+
+
 def test_many_threads_share_one_producer(headrace_address: str, topic: str) -> None:
     with headrace.connect(headrace_address) as client:
         client.admin.create_topic(topic, partitions=1)

@@ -83,6 +83,23 @@ async def test_a_topic_that_is_deleted_under_a_reader_is_told(headrace_address: 
                 await consumer.take(timeout=30)
 
 
+async def test_a_reader_finds_a_topic_that_comes_back_after_it_was_told_that_it_is_gone(
+    headrace_address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.client.fetcher.UNKNOWN_TOPIC_S", 0.3)
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10)
+        async with client.consumer(topic) as consumer:
+            assert len(await consumer.take(timeout=10)) == 10
+            await client.admin.delete_topic(topic)
+            for _ in range(2):
+                with pytest.raises(errors.UnknownTopic, match="is not there any more"):
+                    await consumer.take(timeout=30)
+            await fill(client, topic, 3)
+            await consumer.seek(topic, 0, "start")
+            assert await taken(consumer, 3) == 3
+
+
 @pytest.mark.parametrize("policy", ["error", "start"])
 async def test_a_topic_that_is_made_again_is_another_topic(headrace_address: str, topic: str, policy: str) -> None:
     async with headrace.aio.connect(headrace_address) as client:
@@ -93,13 +110,41 @@ async def test_a_topic_that_is_made_again_is_another_topic(headrace_address: str
                 await other.admin.delete_topic(topic)
                 await fill(other, topic, 12)
             if policy == "error":
+                for _ in range(2):
+                    with pytest.raises(errors.UnknownTopicId, match="made again"):
+                        await consumer.take(timeout=10)
+                await consumer.seek(topic, 0, "start")
+            got: list[headrace.aio.Record] = []
+            while len(got) < 12:
+                got += await consumer.take(timeout=10)
+            assert [record.offset for record in got] == list(range(12))
+
+
+async def test_a_reader_never_asks_a_topic_of_the_same_name_for_its_offsets(headrace_address: str, topic: str) -> None:
+    """Not even when somebody else who uses the same client has learned of the new topic first."""
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10, partitions=2)
+        async with client.consumer(topic, max_wait=0.05) as consumer:
+            assert await taken(consumer, 10) == 10
+            for partition in range(2):
+                consumer.pause(topic, partition)
+            await asyncio.sleep(0.3)  # until no Fetch is on its way, whose refusal would tell
+            async with headrace.aio.connect(headrace_address) as other:
+                await other.admin.delete_topic(topic)
+                await fill(other, topic, 12)
+            await consumer._asking.metadata.refresh([topic])
+            for partition in range(2):
+                consumer.resume(topic, partition)
+            for _ in range(2):  # a partition each, of which the second is not even there any more
                 with pytest.raises(errors.UnknownTopicId, match="made again"):
                     await consumer.take(timeout=10)
-            else:
-                got = []
-                while len(got) < 12:
-                    got += await consumer.take(timeout=10)
-                assert [record.offset for record in got] == list(range(12))
+
+
+async def taken(consumer: headrace.aio.Consumer, count: int) -> int:
+    got = 0
+    while got < count:
+        got += len(await consumer.take(timeout=10))
+    return got
 
 
 async def test_partitions_that_are_added_later_are_read_too(

@@ -11,7 +11,8 @@ import pytest
 
 from headrace import errors
 from headrace.client.consumer import ConsumerOptions
-from headrace.client.producer import ProducerOptions
+from headrace.client.group_options import GroupOptions
+from headrace.client.producer_options import ProducerOptions
 from tests.support import serving
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text()
@@ -19,7 +20,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_every_example_runs(tmp_path: Path) -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 8
     with serving(tmp_path) as broker:
         for example in EXAMPLES:
             code = example.replace("127.0.0.1:9092", broker.address)
@@ -28,10 +29,11 @@ def test_every_example_runs(tmp_path: Path) -> None:
             assert done.stdout
 
 
-@pytest.mark.parametrize("options", [ProducerOptions(), ConsumerOptions()])
+@pytest.mark.parametrize("options", [ProducerOptions(), ConsumerOptions(), GroupOptions(group="needed")])
 def test_every_option_is_in_a_table_with_its_default(options: ProducerOptions | ConsumerOptions) -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| `?(.*?)`? \|", PAGE, re.MULTILINE))
-    for name in options.__struct_fields__:
+    assert rows.pop("group") == "needed"
+    for name in set(options.__struct_fields__) - {"group"}:
         default = getattr(options, name)
         words = "by key" if callable(default) else f'"{default}"' if isinstance(default, str) else str(default)
         assert rows[name] == words

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from confluent_kafka import Producer
 
 import headrace.aio
+from tests.client.marks import wait_until_marked
 
 pytestmark = pytest.mark.timeout(300)  # the first run fetches Kafka
 
@@ -23,12 +26,14 @@ def transact(address: str, topic: str) -> None:
             producer.commit_transaction()
         elif ends == "abort":
             producer.abort_transaction()
+        if ends != "leave open":
+            wait_until_marked(address, topic)
 
 
 async def test_who_reads_committed_records_sees_no_others(address: str, topic: str) -> None:
     async with headrace.aio.connect(address) as client:
         await client.admin.create_topic(topic, partitions=1)
-        transact(address, topic)
+        await asyncio.to_thread(transact, address, topic)
 
         async def values(isolation: str) -> list[str]:
             async with client.consumer(topic, follow=False, isolation=isolation) as consumer:

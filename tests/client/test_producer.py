@@ -198,3 +198,15 @@ async def test_a_topic_that_was_deleted_and_made_again_takes_what_is_sent(headra
             await other.admin.create_topic(topic, partitions=1)
             assert (await producer.send(topic, b"x")).offset == 0
             assert (await producer.send(topic, b"x")).offset == 1
+
+
+async def test_who_looks_for_transactions_on_a_plain_producer_is_told_where_they_are(headrace_address: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client, client.producer() as producer:
+        assert not hasattr(producer, "nonsense")
+        with pytest.raises(AttributeError, match="transactional_id"):
+            producer.transaction()  # type: ignore[attr-defined]
+    with (
+        headrace.Producer(headrace_address) as blocking,
+        pytest.raises(AttributeError, match="transactional_id"),
+    ):
+        blocking.begin()  # type: ignore[attr-defined]

@@ -85,7 +85,7 @@ async def test_a_poll_waits_for_enough_and_no_longer(asker: Asker) -> None:
     partition = await topic.partitions[1].opened()
     partition.append(encode([record(b"news")]), int(time.time() * 1000))
     asker.node.broker.flush()
-    answers = await asyncio.wait_for(waiting, 5)
+    answers = await asyncio.wait_for(waiting, 15)
     assert [values(one) for one in answers] == [[], [b"news"]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.doors.kafka.unsent import LITTLE_BYTES, PATIENCE_S, Unsent
+from headrace.doors.tcp.unsent import LITTLE_BYTES, PATIENCE_S, Unsent
 
 MIB = 1 << 20
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -28,6 +28,7 @@ from headrace.records.record import Record
 from headrace.wire.kafka import produce, produce_client
 
 LIMIT_S = 20.0  # for what takes milliseconds; the machine may be busy
+T = TypeVar("T")
 VERSION = 7  # of Produce: the last that names topics by name without tags
 
 
@@ -58,11 +59,18 @@ class Running:
         self.node, self.web, self.disk = node, web, disk
         self.events: list[tuple[str, dict[str, object]]] = []
         self.faults: list[dict[str, Any]] = []
+        self.under_way: list[asyncio.Task[Any]] = []
         self.space: DiskSpace | None = DiskSpace(1 << 40, 1 << 41)
 
     @property
     def at(self) -> Address:
         return self.node.addresses["http"]
+
+    def begin(self, asking: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A request that a stop may find under way: the client is open until it has ended."""
+        task = asyncio.create_task(asking)
+        self.under_way.append(task)
+        return task
 
     async def socket(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(self.at.host, self.at.port)
@@ -105,6 +113,7 @@ async def running(folder: Path, **limits: Any) -> AsyncIterator[Running]:
             str(folder / "data"),
             kafka=Address("127.0.0.1", 0),
             http=Address("127.0.0.1", 0),
+            lines=Address("127.0.0.1", 0),
             http_limits=HttpLimits(**limits),
         ),
         files=disk,
@@ -123,4 +132,6 @@ async def running(folder: Path, **limits: Any) -> AsyncIterator[Running]:
             yield found
         finally:
             await node.stop()
+            if found.under_way:
+                await asyncio.wait(found.under_way, timeout=LIMIT_S)
             threads.close()

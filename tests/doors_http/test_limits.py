@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.doors.http.guard import App, Guard, Message, Receive, Send
+from headrace.doors.http.memory import Memory
 from headrace.doors.http.metrics import HttpMetrics
 from tests.doors_http.running import LIMIT_S, Running, running, until
 
@@ -125,12 +126,12 @@ async def test_a_client_that_sends_a_byte_now_and_then_is_closed_too(tmp_path: P
 
 
 async def test_a_client_that_asks_again_and_again_stays(tmp_path: Path) -> None:
-    async with running(tmp_path, turn_s=1.0) as web:
+    async with running(tmp_path, turn_s=3.0) as web:
         reader, writer = await web.socket()
-        for _ in range(12):
+        for _ in range(16):
             writer.write(REQUEST)
             assert (await answer(reader))[0] == 200
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.25)
         assert web.node.http.metrics.timed_out == 0
         writer.close()
     assert not web.faults
@@ -180,7 +181,7 @@ async def guarded(app: App, body: list[bytes]) -> tuple[list[Message], list[Base
         sent.append(message)
 
     metrics = HttpMetrics()
-    guard = Guard(app, 10, metrics, time.monotonic, reported.append)
+    guard = Guard(app, 10, Memory(1000), metrics, time.monotonic, reported.append)
     await guard({"type": "http", "method": "POST", "headers": []}, receive, send)
     return sent, reported, metrics
 

@@ -87,7 +87,7 @@ def copy_under_kills(folder: Path, seconds: float, seed: int) -> None:
 
 @pytest.mark.timeout(300)
 def test_each_input_is_copied_once_whoever_is_killed(tmp_path: Path) -> None:
-    copy_under_kills(tmp_path, seconds=45, seed=5)
+    copy_under_kills(tmp_path, seconds=60, seed=5)
 
 
 @pytest.mark.long

@@ -30,6 +30,7 @@ TOPIC = "shared"
 SESSION_S, REBALANCE_S, BEAT_S = 2.0, 4.0, 0.4
 # The last death is noticed, then all join, then all are told; and once more, for one who came in between.
 SETTLE_S = SESSION_S + 2 * 2 * REBALANCE_S
+LONGEST_PAUSE_S = 3 * SESSION_S  # some are out when they wake up
 JOIN_VERSIONS = (3, 5, 9)  # one that is let in at once, one that asks twice, and the newest
 OUT = {Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID}  # it is a member no more, and joins as a new one
 BEHIND = {Code.REBALANCE_IN_PROGRESS, Code.ILLEGAL_GENERATION, Code.MEMBER_ID_REQUIRED}  # it joins again
@@ -47,10 +48,11 @@ class Member:
         self.id, self.generation = "", -1
         self.places: dict[int, int] | None = None  # None: it has not been told yet
         self.pause_s = 0.0
+        self.is_away = False  # it pauses, or has not been heard of since
         self.life: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        self.id, self.generation, self.pause_s = "", -1, 0.0
+        self.id, self.generation, self.pause_s, self.is_away = "", -1, 0.0, False
         self.life = asyncio.create_task(self._live())
 
     async def end(self, *, leaves: bool) -> None:
@@ -108,7 +110,9 @@ class Member:
             await asyncio.sleep(self.crowd.chance.uniform(BEAT_S / 2, BEAT_S) + pause_s)
             if self.places:
                 await self._commit(asker, {p: at + self.crowd.chance.randint(0, 10) for p, at in self.places.items()})
-            self._check_code(await beat(asker, self.id, self.generation))
+            code = await beat(asker, self.id, self.generation)
+            self.is_away = self.pause_s > 0
+            self._check_code(code)
 
     async def _commit(self, asker: Asker, places: dict[int, int]) -> None:
         partitions = [
@@ -135,7 +139,7 @@ class Member:
     def _check_code(self, code: int) -> None:
         if code in OUT:
             self.crowd.seen["out"] += 1
-            self.id = ""
+            self.id, self.is_away = "", self.pause_s > 0
         if code:
             assert code in OUT | BEHIND, f"a member was refused: {Code(code).name}"
             raise Again
@@ -189,9 +193,15 @@ class Crowd:
         if kind == "join":
             member.begin()
         elif kind == "pause":
-            member.pause_s = self.chance.uniform(0, 3 * SESSION_S)  # some are out when they wake up
+            member.pause_s, member.is_away = self.chance.uniform(0, LONGEST_PAUSE_S), True
         else:
             await member.end(leaves=kind == "leave")
+
+    async def awake(self) -> None:
+        """Who pauses still looks like a member that is content, until its session is over."""
+        while any(member.is_away for member in self.members):
+            await asyncio.sleep(0.05)
+            self.check_lives()
 
     @property
     def is_settled(self) -> bool:
@@ -228,6 +238,8 @@ async def live_together(folder: Path, *, size: int, partitions: int, seconds: fl
             member.begin()
         try:
             await crowd.come_and_go(seconds)
+            async with asyncio.timeout(2 * LONGEST_PAUSE_S + SETTLE_S):
+                await crowd.awake()
             took_s = await crowd.settle(SETTLE_S)
             settled = crowd.generation
             await asyncio.sleep(2 * SESSION_S)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from headrace.doors.kafka import registry
-from headrace.wire.kafka import fetch_client, header, messages, produce_client
+from headrace.wire.kafka import fetch_client, header, messages, produce_client, sink
 from headrace.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.kafka.sink import Action, SinkRequest
 from tests.support import Closed, Wire, batch_of
 from tests.wire import oracle
 
@@ -28,7 +29,7 @@ class Sample(NamedTuple):
     frame: bytes  # without its size
 
     def __repr__(self) -> str:
-        return f"{registry.apis()[self.api_key].name} {self.version}"
+        return f"{registry.name_of(self.api_key)} {self.version}"
 
 
 def samples(topic: str, topic_id: UUID) -> Iterator[Sample]:
@@ -40,6 +41,10 @@ def samples(topic: str, topic_id: UUID) -> Iterator[Sample]:
                 yield Sample(key, version, fetch(version, topic, topic_id))
             else:
                 yield Sample(key, version, odd(key, version))
+    members = [("q#0", 1, 2), ("q#1", 3, 4)]
+    for version, action in ((0, Action.COMMIT), (1, Action.LIST), (1, Action.FORGET)):
+        request = SinkRequest(action, "q", 1, "0", 1000, members)
+        yield Sample(sink.SINK, version, sink.encode_request(version, 1, "odd", request)[4:])
 
 
 def produce(version: int, topic: str, topic_id: UUID, acks: int = 1) -> bytes:

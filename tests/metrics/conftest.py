@@ -25,6 +25,8 @@ async def web(tmp_path: Path) -> AsyncIterator[Running]:
 async def scraped(web: Running) -> str:
     await do_everything(web)
     await _fall_behind(web)
+    await _speak_lines(str(web.node.addresses["lines"]))
+    await web.node.broker.queues.open("lines", "t", "workers")
     return await web.scrape()
 
 
@@ -40,6 +42,16 @@ async def do_everything(web: Running) -> None:
     await web.web.get("/healthz")
     await web.web.get("/nowhere")
     web.node._tick()
+
+
+async def _speak_lines(address: str) -> None:
+    """A door on plain TCP: one who publishes to himself, is refused something, and leaves."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"SUB t\nPUB t hello\nNONSENSE\nQUIT\n")
+    await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    await writer.wait_closed()
 
 
 async def _fall_behind(web: Running) -> None:

@@ -58,7 +58,8 @@ async def test_what_was_produced_and_read_is_what_is_counted(web: Running) -> No
     assert value(found, "headrace_http_requests_total", method="GET", route="unknown", status="404") == 1
     assert value(found, "headrace_events_total", event="topic.created") == 2
     assert value(found, "headrace_log_recovery_seconds_count") == 1
-    assert value(found, "headrace_loop_lag_seconds_count") == 1
+    ticks = value(found, "headrace_loop_lag_seconds_count")  # one by hand, and one for each second that this takes
+    assert 1 <= ticks <= 1 + value(found, "headrace_uptime_seconds")
     assert value(found, "headrace_ready") == 1
     assert abs(value(found, "headrace_clock_seconds") - time.time()) < 60
 

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.cli import exits
 from headrace.testing.served import ServedBroker
-from tests.support import Wire, batch_of
+from tests.support import ANYWHERE, Wire, batch_of
 
 LIMIT_S = 30.0
 
@@ -44,7 +44,7 @@ def test_the_version_is_told() -> None:
 def test_a_taken_port_is_named_with_the_flag_that_moves_it(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        words = refused("--data", str(tmp_path / "data"), "--kafka", address)
+        words = refused("--data", str(tmp_path / "data"), *ANYWHERE, "--kafka", address)
     assert f"cannot listen on {address} for kafka: Address already in use; --kafka HOST:PORT moves it" in words
 
 
@@ -52,7 +52,7 @@ def test_a_taken_port_is_named_with_the_flag_that_moves_it(tmp_path: Path) -> No
 def test_a_path_that_cannot_be_a_data_directory_is_no_failed_disk(tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").write_text("x")
     data = tmp_path / "file" if kind == "a file" else tmp_path / "file" / "data"
-    words = refused("serve", "--data", str(data), "--kafka", "127.0.0.1:0")
+    words = refused("serve", "--data", str(data), *ANYWHERE)
     assert f"{data} cannot be a data directory" in words
     assert "--data DIR" in words
 
@@ -60,7 +60,7 @@ def test_a_path_that_cannot_be_a_data_directory_is_no_failed_disk(tmp_path: Path
 def test_a_data_directory_that_is_in_use_is_named(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with ServedBroker(tmp_path):
-        words = refused("--data", str(data), "--kafka", "127.0.0.1:0")
+        words = refused("--data", str(data), *ANYWHERE)
     assert f"another process works in {data}" in words
 
 
@@ -69,10 +69,9 @@ def test_a_ready_file_is_there_while_the_node_serves_and_an_old_one_is_not_belie
     ready.write_text("of a life that ended without a word")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        refused("--data", str(tmp_path / "d"), "--kafka", address, "--ready-file", str(ready))
+        refused("--data", str(tmp_path / "d"), *ANYWHERE, "--kafka", address, "--ready-file", str(ready))
     assert not ready.exists()
-    command = [sys.executable, "-m", "headrace", "--data", str(tmp_path / "d"), "--kafka", "127.0.0.1:0"]
-    command += ["--http", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "headrace", "--data", str(tmp_path / "d"), *ANYWHERE]
     node = subprocess.Popen([*command, "--ready-file", str(ready)], stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + LIMIT_S
@@ -90,8 +89,7 @@ def test_a_ready_file_is_there_while_the_node_serves_and_an_old_one_is_not_belie
 
 def test_a_ready_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    anywhere = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
-    words = refused("--data", str(tmp_path / "d"), *anywhere, "--ready-file", str(tmp_path / "folder"))
+    words = refused("--data", str(tmp_path / "d"), *ANYWHERE, "--ready-file", str(tmp_path / "folder"))
     assert "cannot write --ready-file" in words
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "folder"]
 
@@ -106,8 +104,8 @@ def test_a_slip_in_a_variable_is_told(tmp_path: Path) -> None:
 def test_connections_never_take_the_log_its_open_files(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     command = (
-        f"ulimit -n 500; exec {sys.executable} -m headrace --data {tmp_path}/d --kafka 127.0.0.1:0"
-        f" --http 127.0.0.1:0 --ready-file {ready}"
+        f"ulimit -n 500; exec {sys.executable} -m headrace --data {tmp_path}/d --ready-file {ready}"
+        f" {' '.join(ANYWHERE)}"
     )
     log = (tmp_path / "log").open("w+")
     node = subprocess.Popen(["sh", "-c", command], stderr=log)

@@ -130,7 +130,7 @@ def test_the_file_to_begin_with_names_every_setting_and_uncommented_it_changes_n
     keys = [
         line[2:]
         for line in text.splitlines()
-        if line.startswith("# ") and " = " in line and line[2] in '"abcdefilmrstu'
+        if line.startswith("# ") and " = " in line and line[2] in '"abcdefhilmrstu'
     ]
     uncommented = "\n".join(line.removeprefix("# ") if line[2:] in keys else line for line in text.splitlines())
     file.write_text(uncommented)

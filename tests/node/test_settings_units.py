@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.node.settings import units
+from headrace import units
 
 
 @pytest.mark.parametrize(

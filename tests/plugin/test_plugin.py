@@ -179,7 +179,18 @@ def test_loading_the_plugin_imports_no_broker_and_costs_nothing(tmp_path: Path) 
             for heavy in ("asyncio", "uvloop", "msgspec", "kio"):
                 assert heavy not in loaded, heavy
         """,
-        *("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:hypothesispytest", "-p", "no:timeout"),
+        *(
+            "-p",
+            "no:asyncio",
+            "-p",
+            "no:anyio",
+            "-p",
+            "no:hypothesispytest",
+            "-p",
+            "no:timeout",
+            "-p",
+            "no:schemathesis",
+        ),
     )
     assert run.code == 0, run.out
     program = (

@@ -22,7 +22,7 @@ import yaml
 
 from headrace.cli import exits
 from headrace.node.settings import PLACES, read
-from headrace.node.settings.table import BY_VARIABLE
+from headrace.node.settings.table import BY_VARIABLE, LISTEN
 from headrace.testing.served import ServedBroker
 from tools import dist, locked
 
@@ -103,8 +103,9 @@ def test_the_image_gives_settings_that_exist_and_exposes_the_ports_that_they_nam
     given = {name: value for name, value in environment(last).items() if name.startswith("HEADRACE_")}
     assert set(given) <= set(BY_VARIABLE)
     settings = read({}, given)
-    assert settings.kafka is not None and settings.http is not None
-    assert only(last, "EXPOSE").split() == [str(settings.kafka.port), str(settings.http.port)]
+    assert set(settings.listen()) == set(LISTEN)
+    assert all(address.host == "0.0.0.0" for address in settings.listen().values())
+    assert only(last, "EXPOSE").split() == [str(address.port) for address in settings.listen().values()]
 
 
 def test_the_health_check_of_the_image_tells_a_node_that_serves_from_one_that_does_not(tmp_path: Path) -> None:

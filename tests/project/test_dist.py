@@ -25,6 +25,7 @@ import pytest
 
 import headrace
 from tests.project.test_tidiness import MACHINE_PATH, REGISTRY
+from tests.support import ANYWHERE
 from tools import dist
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +94,7 @@ def test_an_archive_holds_sources_and_nothing_that_tools_left_there(made: Path) 
     tracked = {
         str(path.relative_to(ROOT / "src"))
         for path in (ROOT / "src" / "headrace").rglob("*")
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.suffix in (".py", ".properties") or path.name == "py.typed"
     }
     assert packaged == tracked
 
@@ -126,8 +127,7 @@ def test_what_was_installed_is_what_runs(installed: Path) -> None:
 
 def test_a_stranger_serves_produces_and_consumes_with_it(installed: Path, tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
-    doors = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    command = [installed / "headrace", "serve", "--data", tmp_path / "data", *doors, "--ready-file", ready]
+    command = [installed / "headrace", "serve", "--data", tmp_path / "data", *ANYWHERE, "--ready-file", ready]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "PYTHON"))}
     environment["HOME"] = str(tmp_path)
     with open(tmp_path / "log", "w") as log:

@@ -14,7 +14,7 @@ import headrace
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TARGET = re.compile(r"^([a-z]+):.*## ", re.MULTILINE)
+TARGET = re.compile(r"^([a-z-]+):.*## ", re.MULTILINE)
 ASKED_TARGETS = {"run", "test", "demo", "check", "bench", "long", "setup"}
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
@@ -36,12 +36,12 @@ def pins(name: str) -> dict[str, set[str]]:
 
 def test_bare_make_lists_every_target_with_a_sentence() -> None:
     listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert set(re.findall(r"^make ([a-z]+) +\S", listed, re.MULTILINE)) == targets() >= ASKED_TARGETS
+    assert set(re.findall(r"^make ([a-z-]+) +\S", listed, re.MULTILINE)) == targets() >= ASKED_TARGETS
 
 
 def test_every_make_command_in_the_documents_exists() -> None:
     for page in PAGES:
-        named = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE))
+        named = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE))
         assert named <= targets(), page.name
 
 

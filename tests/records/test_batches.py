@@ -252,3 +252,24 @@ def test_append_time_cannot_be_written_into_bytes_that_do_not_change_or_are_no_b
         kernel.stamp_append_time(bytes(batch), 0, len(batch), 1)
     with pytest.raises(ValueError, match="61 bytes at least"):
         kernel.stamp_append_time(batch, 0, 60, 1)
+
+
+def test_a_pick_holds_just_the_true_batches_that_a_reader_may_have(kernel: Any) -> None:
+    log = log_of(2, 3, 1)
+    first, second = len(plain_batch(2)), len(plain_batch(3))
+    assert kernel.pick(log, 0, 0, EVERYTHING, EVERYTHING) == (0, len(log), 6)
+    assert kernel.pick(log, 0, 1, EVERYTHING, first + second) == (0, first + second, 5)
+    assert kernel.pick(log, 0, 4, EVERYTHING, EVERYTHING) == (first, len(log), 6)
+    assert kernel.pick(log, 0, 2, 5, EVERYTHING) == (first, first + second, 5)
+    assert kernel.pick(log[:-1], 0, 2, EVERYTHING, EVERYTHING) == (first, first + second, 5)
+
+
+def test_a_pick_of_what_is_not_as_it_should_be_is_none(kernel: Any) -> None:
+    log = log_of(2, 3)
+    first = len(plain_batch(2))
+    assert kernel.pick(log, 0, 0, EVERYTHING, first - 1) is None, "the first is too large"
+    assert kernel.pick(log, 0, 5, EVERYTHING, EVERYTHING) is None, "there is no such offset"
+    assert kernel.pick(log, 1, 1, EVERYTHING, EVERYTHING) is None, "it does not start where it should"
+    assert kernel.pick(log_of(2) + plain_batch(1, 3), 0, 0, EVERYTHING, EVERYTHING) is None, "a gap"
+    assert kernel.pick(patched(log, ">B", len(log) - 1, 7, seal=False), 0, 0, EVERYTHING, EVERYTHING) is None
+    assert kernel.pick(log[:60], 0, 0, EVERYTHING, EVERYTHING) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from typing import Any
 
 import pytest
@@ -55,6 +56,7 @@ def test_bytes_of_any_kind_are_judged_alike_as_batches(data: bytes) -> None:
     same("validate", data)
     same("scan", data, 0, len(data), -1, True)
     same("cut", data, 0, len(data), 0, BIG)
+    same("pick", data, 0, 0, BIG, BIG)
 
 
 @settings(max_examples=400)
@@ -67,6 +69,7 @@ def test_damaged_logs_are_walked_alike(
     end = seed.randrange(start, len(data) + 1) if seed.random() < 0.3 else len(data)
     same("scan", data, start, end, expected, check)
     same("cut", data, start, end, from_offset, up_to)
+    same("pick", data, max(expected, 0) if seed.random() < 0.3 else 0, from_offset, up_to, seed.randrange(600))
     same("validate", data, start, end)
     first = bytes(plain_batch(2, 0))
     same("validate", damaged(first, seed))
@@ -145,6 +148,41 @@ def test_columns_are_written_alike(given_records: list[Record], first: int, limi
         (table.headers, table.header_key, table.header_value),
     )
     same("encode_columns", table.rows, *arguments, first, limit, -1)
+
+
+@given(runs_of_records, st.integers(-1, 12), st.integers(-1, 50))
+def test_keys_go_to_the_same_partitions(given_records: list[Record], rows: int, count: int) -> None:
+    body, base, _ = twin.encode_records(given_records)
+    table = twin.decode_columns([(body[61:], len(given_records), 0, base, None)])
+    same("key_partitions", rows, table.key, count)
+    same("key_partitions", table.rows, table.key, 2**31 - 1)
+
+
+goals = st.lists(st.integers(-1, 4), max_size=14).map(lambda found: array("i", found).tobytes())
+
+
+@given(runs_of_records, goals, st.integers(-1, 5), st.integers(-1, 1_500))
+def test_rows_are_written_to_their_partitions_alike(
+    given_records: list[Record], to: bytes, count: int, limit: int
+) -> None:
+    body, base, _ = twin.encode_records(given_records)
+    table = twin.decode_columns([(body[61:], len(given_records), 0, base, None)])
+    pairs = (table.headers, table.header_key, table.header_value)
+    there = min(table.rows, len(to) // 4)
+    for rows in (there, table.rows, -1):
+        same("encode_partitioned", rows, table.timestamp, table.key, table.value, pairs, to, count, limit, -1)
+    fitting = array("i", [row % 3 for row in range(table.rows)]).tobytes()
+    same("encode_partitioned", table.rows, table.timestamp, table.key, table.value, pairs, fitting, 3, limit, -1)
+    same("encode_partitioned", table.rows, None, None, table.value, None, fitting, 1 << 21, limit, 5)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 4), st.none() | numbers, st.none() | binary, st.none() | st.tuples(numbers, binary, binary))
+def test_column_buffers_of_any_kind_are_partitioned_or_refused_alike(
+    rows: int, time: Any, key: Any, given_headers: Any
+) -> None:
+    to = array("i", [1, 0, 1, 0]).tobytes()
+    same("encode_partitioned", rows, time, key, key, given_headers, to, 2, 60, 7)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

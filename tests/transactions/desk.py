@@ -15,6 +15,7 @@ from headrace.broker.transactions.events import (
     Effect,
     End,
     Event,
+    Forgotten,
     Init,
     Ledger,
     Loaded,
@@ -41,6 +42,7 @@ class Desk:
         self.markers: list[tuple[Place, int, int, bool]] = []  # place, producer id, epoch, commit
         self.answers: dict[int, Any] = {}
         self.timed_out: list[str] = []
+        self.forgotten: list[str] = []  # as the node's log tells
         self.refuse_appends = False
         self._ids = iter(range(1000, 2000))
         self._tickets = 0
@@ -70,15 +72,17 @@ class Desk:
             case Answer(ticket, result):
                 assert ticket not in self.answers, "answered twice"
                 self.answers[ticket] = result
-            case Append(_, states, ledger):
+            case Append(_, states, ledger, forgotten):
                 ids = tuple(name for name, _ in states)
                 if self.refuse_appends:
-                    self.tell(Appended(ids, CoordinatorUnavailable("the disk is full"), ledger))
+                    self.tell(Appended(ids, CoordinatorUnavailable("the disk is full"), ledger, forgotten))
                 else:
                     self.log += states
                     if ledger is not None:
                         self.ledgers[ledger.query] = ledger
-                    self.tell(Appended(ids, None, ledger))
+                    if forgotten is not None:
+                        del self.ledgers[forgotten]
+                    self.tell(Appended(ids, None, ledger, forgotten))
             case WriteMarkers(transaction, _, places):
                 for place in places:
                     self.markers.append((place, transaction.producer_id, transaction.epoch, transaction.is_commit))
@@ -87,6 +91,8 @@ class Desk:
                 self.tell(ProducerIdGiven(name, next(self._ids)))
             case TimedOut(transaction):
                 self.timed_out.append(transaction.id)
+            case Forgotten(ledger):
+                self.forgotten.append(ledger.query)
 
     def settle(self) -> None:
         while self.wanted:

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
+from headrace.broker.transactions.events import Ledger
+from headrace.broker.transactions.records import (
+    decode_key,
+    decode_ledger,
+    decode_value,
+    encode_key,
+    encode_ledger,
+    encode_value,
+    ledger_key,
+)
 from headrace.broker.transactions.transaction import NONE, State, Transaction
 from headrace.errors import StorageFailed
 
@@ -63,3 +72,18 @@ def test_what_does_not_read_is_told() -> None:
         with pytest.raises(StorageFailed):
             decode_value("x", value)
     assert decode_key(b"\0\x05abc") is None, "a key of another kind"
+
+
+def test_a_ledger_reads_back_and_so_does_that_it_is_gone() -> None:
+    ledger = Ledger("spark:q", 7, 41, 1_700_000_000_000)
+    key, value = encode_ledger(ledger)
+    assert decode_ledger(key, value) == ledger
+    assert key == ledger_key("spark:q") and decode_ledger(key, None) == "spark:q"
+    assert decode_ledger(encode_key("t"), None) is None and decode_key(key) is None
+
+
+def test_a_ledger_that_was_written_before_its_time_was_noted_reads() -> None:
+    assert decode_ledger(ledger_key("spark:q"), struct.pack(">hqq", 0, 7, 41)) == Ledger("spark:q", 7, 41, NONE)
+    for cut in range(26):
+        with pytest.raises(StorageFailed):
+            decode_ledger(ledger_key("spark:q"), encode_ledger(Ledger("spark:q", 7, 41, 5))[1][:cut])

@@ -6,12 +6,12 @@ import pytest
 
 from headrace.broker.transactions.events import (
     AbortBatch,
-    Add,
     Append,
     CommitBatch,
-    OpenMember,
     RenewMembers,
 )
+from headrace.broker.transactions.machine import EXPIRY_LOOK_MS
+from headrace.broker.transactions.sink import ONCE_MS
 from headrace.broker.transactions.transaction import State
 from headrace.errors import CoordinatorUnavailable, HeadraceError, InvalidTransactionState, ProducerFenced
 from headrace.wire.kafka import sink
@@ -19,29 +19,7 @@ from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.sink import Action, SinkRequest, SinkResponse
 from tests.doors.asking import Asker
 from tests.transactions.client import Producer, read
-from tests.transactions.desk import PLACES, Desk
-
-Q, TIMEOUT_MS = "spark:q", 60_000
-Member = tuple[str, int, int]
-
-
-class SinkDesk(Desk):
-    def told(self, ticket: int) -> tuple[int, int]:
-        return self._told(ticket)
-
-    def member(self, task: str, write: int = 1) -> Member:
-        producer = self.told(self.ask(OpenMember, Q, write, task, TIMEOUT_MS))
-        name = f"{Q}#{task}"
-        self.told(self.ask(Add, name, *producer, PLACES, 2))
-        return (name, *producer)
-
-    def commit(self, batch: int, *members: Member) -> tuple[int, int]:
-        return self.told(self.ask(CommitBatch, Q, batch, members))
-
-    def state(self, member: Member) -> State:
-        found = self.machine.get(member[0])
-        assert found is not None
-        return found.state
+from tests.transactions.sink_desk import TIMEOUT_MS, Member, Q, SinkDesk
 
 
 @pytest.fixture
@@ -143,6 +121,23 @@ def test_after_a_restart_at_any_step_all_members_are_committed_or_none(desk: Sin
     assert {desk.state(member) for member in members} == {State.COMPLETE_COMMIT}
 
 
+def test_only_the_ledgers_of_what_is_written_once_are_forgotten_and_a_day_later(desk: SinkDesk) -> None:
+    for number in range(3):
+        query = f"once:{number}"
+        assert desk.told(desk.ask(CommitBatch, query, 0, (desk.member("0.0", number, query),))) == (1, 0)
+    assert desk.commit(0, desk.member("0.0", 9)) == (1, 0)
+    desk.tick(ONCE_MS)
+    assert set(desk.ledgers) == {Q, "once:0", "once:1", "once:2"}
+    desk.told(desk.ask(RenewMembers, "once:2", 2))
+    desk.tick(EXPIRY_LOOK_MS + 1)
+    assert set(desk.ledgers) == {Q, "once:2"}
+    desk.start()
+    assert desk.machine.sinks.ledger("once:2").write_epoch == 2
+    assert desk.machine.sinks.ledger(Q).batch == 0
+    with pytest.raises(InvalidTransactionState):  # too late to be asked again, and nothing is written twice
+        desk.told(desk.ask(CommitBatch, "once:0", 0, (("once:0#0.0", 1000, 0),)))
+
+
 async def ask(asker: Asker, *fields: object) -> SinkResponse:
     request = SinkRequest(*fields)  # type: ignore[arg-type]
     answer: SinkResponse = await asker.ask(sink, sink.SINK, 0, request)
@@ -164,10 +159,10 @@ async def test_a_query_writes_each_batch_once(asker: Asker) -> None:
         members = [await _write(asker, one, task) for task, one in enumerate(opened)]
         assert (await ask(asker, Action.RENEW, Q, write)).error == 0
         for _ in range(2):
-            assert await ask(asker, Action.COMMIT, Q, batch, "", 0, members) == (0, None, None, 1, batch)
-        assert await ask(asker, Action.ABORT, Q, batch, "", 0, members) == (0, None, None, 1, batch)
+            assert await ask(asker, Action.COMMIT, Q, batch, "", 0, members) == SinkResponse(0, None, None, 1, batch)
+        assert await ask(asker, Action.ABORT, Q, batch, "", 0, members) == SinkResponse(0, None, None, 1, batch)
     lost = await _write(asker, await ask(asker, Action.OPEN, Q, write + 1, "0.9", TIMEOUT_MS), 0)
-    assert await ask(asker, Action.ABORT, Q, 9, "", 0, [lost]) == (0, None, None, 0, 2)
+    assert await ask(asker, Action.ABORT, Q, 9, "", 0, [lost]) == SinkResponse(0, None, None, 0, 2)
     await ask(asker, Action.OPEN, Q, write + 1, "0.9", TIMEOUT_MS)  # waits until the abort is all done
     for partition in range(2):
         assert await read(asker, "t", partition) == [f"{Q}#{partition}.{batch}".encode() for batch in range(3)]

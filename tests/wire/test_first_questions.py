@@ -175,6 +175,18 @@ def test_an_api_versions_answer_reads_as_kio_wrote_it_and_kio_reads_ours(version
         assert raw == header.answer(header.API_VERSIONS, version, 9, body)
 
 
+@pytest.mark.parametrize("version", range(api_versions.NEWEST + 1))
+def test_the_levels_of_features_read_as_kio_wrote_them(version: int) -> None:
+    for entity in oracle.entities(oracle.schema(header.API_VERSIONS, version, "response"), version, COUNT):
+        body = oracle.written(entity)
+        told = {one.name: one.max_version_level for one in getattr(entity, "finalized_features", ())}
+        assert api_versions.decode_levels(body, 0, len(body), version) == told
+    features = [api_versions.Feature("transaction.version", 0, 2, 2)]
+    raw = api_versions.encode_response(version, 9, 0, [api_versions.ApiRange(18, 0, 4)], features=features)
+    levels = api_versions.decode_levels(raw, 8, len(raw), version)
+    assert levels == ({"transaction.version": 2} if version >= api_versions.LEVELS_FROM else {})
+
+
 @pytest.mark.parametrize("version", range(init_producer_id.NEWEST + 1))
 def test_an_init_producer_id_answer_is_written_as_kio_writes_it(version: int) -> None:
     for entity in oracle.entities(oracle.schema(header.INIT_PRODUCER_ID, version, "response"), version, COUNT):

@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.broker import config
 from headrace.broker.configuration import STORAGE, Configuration, Described
+from headrace.broker.topic import STATE_TOPICS
 from headrace.cluster import controller
 from headrace.cluster.image import Image
 from headrace.cluster.records import ALL_NODES, MetadataRecord
@@ -56,7 +57,10 @@ def _of_topic(image: Image, configuration: Configuration, wish: Alteration, name
     own = _after(topic.config, made)
     meant = configuration.topic_config(own)
     config.check(meant, own)
-    if meant.storage != configuration.topic_config(topic.config).storage:
+    before = configuration.topic_config(topic.config)
+    if name in STATE_TOPICS and meant.cleanup_policy != before.cleanup_policy:
+        raise InvalidConfig(f"{name} holds the broker's state: its cleanup.policy stays {before.cleanup_policy}")
+    if meant.storage != before.storage:
         raise InvalidConfig(f"{STORAGE} was chosen when the topic was created: make another topic, and copy")
     return controller.configure_topic(image, topic.topic_id, made)
 

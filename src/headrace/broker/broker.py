@@ -16,18 +16,26 @@ from headrace.broker import alteration
 from headrace.broker.alteration import Alteration
 from headrace.broker.cold import ColdLogs
 from headrace.broker.configuration import Configuration
+from headrace.broker.dedup.deduplication import Deduplication
 from headrace.broker.groups.coordinator import Groups
+from headrace.broker.leases import Leases
+from headrace.broker.memory_topics import MemoryTopics
+from headrace.broker.message_ids import MessageIds
 from headrace.broker.partition import Partition
 from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.publishing import Publishing
+from headrace.broker.queues.coordinator import Queues
+from headrace.broker.reading import Reading
 from headrace.broker.settings import BrokerSettings as BrokerSettings
 from headrace.broker.settings import Loggers
+from headrace.broker.subscriptions.subscriptions import Subscriptions
 from headrace.broker.topic import Topic
 from headrace.broker.transactions.coordinator import TransactionCoordinator
 from headrace.broker.turns import Failed as Failed
 from headrace.broker.turns import OnEvent as OnEvent
 from headrace.broker.turns import Turns
 from headrace.broker.values import MAX_LONG
-from headrace.broker.wishes import MorePartitions, create, grow
+from headrace.broker.wishes import MorePartitions, check_asked, create, grow
 from headrace.broker.wishes import NewTopic as NewTopic
 from headrace.cluster import controller
 from headrace.cluster.image import Image, topic_image
@@ -76,15 +84,22 @@ class Broker(Turns):
         self._names: dict[str, Topic] = {}
         self._ids: dict[bytes, Topic] = {}
         self.producer_ids = ProducerIds(quorum, node_id)
+        self.subscriptions, self.queues = Subscriptions(self), Queues(self)
+        self.leases = Leases(self, self.queues.state)
         self._closing = False
         self.configuration = Configuration(node_id, settings, quorum.image)
         for image in quorum.image.topics.values():
-            self._add(Topic(self, image))
+            self.remember(Topic(self, image))
         store.remove_unknown(f"{store.root}/topics", {topic.folder for topic in self._names.values()})
         quorum.on_apply = self._applied
         self._cold = ColdLogs(self)
         self.transactions = TransactionCoordinator(self)
         self.groups = Groups(self, settings.groups)
+        self.deduplication = Deduplication(self)
+        self.publishing = Publishing(self)
+        self.memory_topics = MemoryTopics(self)
+        self.reading = Reading(self)
+        self.new_message_id = MessageIds(clock, new_id).new
 
     # What there is
 
@@ -99,7 +114,7 @@ class Broker(Turns):
     @property
     def metadata_version(self) -> int:
         """Rises with every change of topics and nodes."""
-        return self.quorum.image.version
+        return self.quorum.image.version + self.memory_topics.version
 
     def topics(self) -> list[Topic]:
         return list(self._names.values())
@@ -124,6 +139,7 @@ class Broker(Turns):
             now_ms = self.clock.now_ms()
             for place, wish in enumerate(wishes):
                 try:
+                    check_asked(wish, self._own_wishes)
                     limits = self._limits(_partitions(made))
                     made += create(image, self.configuration, wish, ids[place], limits, now_ms)
                 except HeadraceError as error:
@@ -151,8 +167,14 @@ class Broker(Turns):
 
     async def auto_create(self, names: Sequence[str]) -> None:
         """Somebody asked for topics that are not there."""
-        own = {state.name: state.wish for state in (self.groups.state, self.transactions.state_topic)}
+        own = self._own_wishes
         await self.make_sure_of([own.get(name) or NewTopic(name) for name in names])
+
+    @property
+    def _own_wishes(self) -> dict[str, NewTopic]:
+        """The topics that hold state, as this node makes them."""
+        topics = self.groups.state, self.transactions.state_topic, self.queues.state.topic
+        return {topic.name: topic.wish for topic in topics}
 
     async def make_sure_of(self, wishes: Sequence[NewTopic]) -> None:
         """Makes those that are not there. That another was quicker is no error; any other is told."""
@@ -174,12 +196,15 @@ class Broker(Turns):
             topic = self.topic(wish) if isinstance(wish, str) else self.topic_by_id(wish)
             try:
                 if topic is None:
-                    unknown = UnknownTopic if isinstance(wish, str) else UnknownTopicId
-                    raise unknown(f"no topic {wish}")
-                await self._propose(partial(controller.delete_topic, topic_id=topic.image.topic_id))
+                    raise (UnknownTopic if isinstance(wish, str) else UnknownTopicId)(f"no topic {wish}")
+                if topic in self.memory_topics:
+                    self._drop_soft(topic, "deleted")
+                else:
+                    await self._propose(partial(controller.delete_topic, topic_id=topic.image.topic_id))
                 answers.append(None)
             except HeadraceError as error:
                 answers.append(error)
+        await self.groups.buried()
         return answers
 
     async def add_partitions(
@@ -239,6 +264,8 @@ class Broker(Turns):
         self.quorum.recover(self.background)
         self.groups.maintain()
         self._cold.look(now_ms)
+        self.memory_topics.look(now_ms)
+        self.deduplication.maintain(now_ms)
         for topic in self._names.values():
             for partition in topic.partitions:
                 log = partition.log
@@ -248,6 +275,8 @@ class Broker(Turns):
                     log.maintain(now_ms)
                 else:
                     partition.recover()
+        self.queues.maintain()
+        self.leases.maintain()
 
     def sync_due(self) -> None:
         """Topics with a flush.ms, syncs that had to be put off, transactions; the driver calls it more often."""
@@ -304,12 +333,15 @@ class Broker(Turns):
         for record in records:
             match record:
                 case TopicCreated(topic_id=topic_id, name=name):
-                    self._add(topic := Topic(self, self.quorum.image.topics[topic_id]))
+                    if (soft := self._names.get(name)) is not None:
+                        self._drop_soft(soft, "made anew")
+                    self.remember(topic := Topic(self, self.quorum.image.topics[topic_id]))
                     self.on_event("topic.created", {"topic": name, "partitions": len(topic.partitions)})
                 case TopicDeleted(topic_id=topic_id):
-                    self._remove(topic_id)
+                    self._remove(self._ids[topic_id])
                 case PartitionsAdded(topic_id=topic_id):
                     (topic := self._ids[topic_id]).grow(self)
+                    self._added(topic)
                     self.on_event("topic.grown", {"topic": topic.name, "partitions": len(topic.partitions)})
                 case TopicConfigured(topic_id=topic_id, changes=changes):
                     self._reconfigured(self._ids[topic_id], changes)
@@ -336,19 +368,32 @@ class Broker(Turns):
         whose = "all" if node_id == ALL_NODES else node_id
         self.on_event("node.configured", {"node_id": whose, "changes": changes})
 
-    def _add(self, topic: Topic) -> None:
+    def remember(self, topic: Topic) -> None:
         self._names[topic.name] = self._ids[topic.image.topic_id] = topic
+        self._added(topic)
 
-    def _remove(self, topic_id: bytes) -> None:
-        topic = self._ids.pop(topic_id)
-        del self._names[topic.name]
+    def _added(self, topic: Topic) -> None:
+        self.subscriptions.topic_added(topic)
+        self.queues.topic_added(topic)
+
+    def forget(self, topic: Topic, why: HeadraceError) -> None:
+        del self._ids[topic.image.topic_id], self._names[topic.name]
+        for partition in topic.partitions:
+            partition.close(why)
+        self.subscriptions.topic_removed(topic)
+        self.queues.topic_removed(topic)
+        self.leases.topic_removed(topic)
+        self.gone_traffic.add(topic.traffic)
+
+    def _remove(self, topic: Topic) -> None:
         self.on_event("topic.deleted", {"topic": topic.name})
         self.groups.topic_deleted(topic.name)
-        gone = UnknownTopic(f"topic {topic.name!r} was deleted")
-        for partition in topic.partitions:
-            partition.close(gone)
-        self.gone_traffic.add(topic.traffic)
+        self.forget(topic, UnknownTopic(f"topic {topic.name!r} was deleted"))
         self.store.delete_folder(f"{self.store.root}/topics/{topic.folder}")
+
+    def _drop_soft(self, topic: Topic, why: str) -> None:
+        self.groups.topic_deleted(topic.name)
+        self.memory_topics.drop(topic, UnknownTopic(f"memory topic {topic.name!r} was {why}"))
 
 
 def _partitions(made: list[MetadataRecord]) -> int:

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from headrace.broker.values import MAX_INT, MAX_LONG, Parse, Value, one_of, only, ratio, shown, some_of, whole
+from headrace.broker.own_settings import OWN
+from headrace.broker.topic_setting import Setting as Setting
+from headrace.broker.values import MAX_INT, MAX_LONG, Value, one_of, only, ratio, shown, some_of, whole
 from headrace.errors import InvalidConfig
 from headrace.log.config import LogConfig
 from headrace.records.batch import MAX_BATCH_BYTES
@@ -19,16 +21,6 @@ from headrace.records.batch import MAX_BATCH_BYTES
 DAY_MS = 24 * 3600 * 1000
 
 KINDS = ("boolean", "string", "int", "long", "double", "list")
-
-
-class Setting(msgspec.Struct, frozen=True):
-    name: str
-    field: str
-    kind: str
-    default: Value
-    parse: Parse
-    doc: str
-    broker_name: str = ""  # its default for all topics, as Kafka's brokers call it
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
@@ -53,6 +45,12 @@ class TopicConfig(msgspec.Struct, frozen=True):
     unclean_leader_election: str
     preallocate: str
     storage: str
+    acks: str
+    dedup_window_ms: int
+    queue_lock_ms: int
+    queue_max_attempts: int
+    queue_backoff_ms: int
+    queue_dead_letter: str
 
     @property
     def is_memory(self) -> bool:
@@ -276,15 +274,7 @@ SETTINGS: dict[str, Setting] = _table(
         "Segment files grow as they are written.",
         "log.preallocate",
     ),
-    Setting(
-        "headrace.storage",
-        "storage",
-        "string",
-        "disk",
-        one_of("disk", "memory"),
-        "disk: a replicated log. memory: a bounded ring that loses its oldest records, and all at a restart. "
-        "Chosen when the topic is created.",
-    ),
+    *OWN,
 )
 
 # Kafka's settings that would have no effect here: refused, and this is why.

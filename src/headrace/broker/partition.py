@@ -151,25 +151,30 @@ class Partition:
     def append(self, batch: Buffer, now_ms: int, *, is_first: bool = False) -> Staged:
         """Checks and stages one batch, which becomes ours to patch and keep. `is_first`: of a producer that is not
         known here, it has to be the first batch."""
-        log = self.log
-        assert log is not None
         try:
             header = validate(batch)
         except CorruptBatch:
             _refuse_several(batch)
             raise
+        return self.take(batch, header, now_ms, is_first)
+
+    def take(self, batch: Buffer, header: BatchHeader, now_ms: int, is_first: bool = False) -> Staged:
+        """As `append`, of a batch that is whole and has this header: whether this partition takes it."""
+        log = self.log
+        assert log is not None
         topic = self.topic
         config = topic.config
         if len(batch) > config.max_message_bytes:
             raise MessageTooLarge(
                 f"{len(batch)} bytes are over the topic's max.message.bytes={config.max_message_bytes}"
             )
-        if header.attributes & CONTROL:
+        attributes = header.attributes
+        if attributes & CONTROL:
             raise InvalidRecord("control batches are the broker's to write")
-        if header.attributes & TRANSACTIONAL and header.producer_id < 0:
+        if attributes & TRANSACTIONAL and header.producer_id < 0:
             raise InvalidRecord("a transactional batch has its producer's id")
-        if topic.is_compacted:
-            if topic.is_state:
+        if topic.is_guarded:
+            if topic.is_ours:
                 raise InvalidTopicName(f"{topic.name!r} is the broker's own to write")
             _refuse_keyless(batch)
         if topic.is_log_append_time:
@@ -182,6 +187,17 @@ class Partition:
             raise OutOfOrderSequence(
                 f"producer {header.producer_id} is new here and began with sequence {header.base_sequence} instead of 0"
             )
+        if topic.window_ms and not attributes & TRANSACTIONAL:
+            return self._broker.deduplication.append(self, batch, header, now_ms)
+        staged = log.stage(batch, header, now_ms, self.image.leader_epoch)
+        if not self.dirty and not staged.duplicate:
+            self._mark_dirty()
+        return staged
+
+    def stage(self, batch: Buffer, header: BatchHeader, now_ms: int) -> Staged:
+        """What was checked already."""
+        log = self.log
+        assert log is not None
         staged = log.stage(batch, header, now_ms, self.image.leader_epoch)
         if not staged.duplicate and not self.dirty:
             self._mark_dirty()

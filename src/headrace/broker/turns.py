@@ -32,6 +32,8 @@ class Turns:
         """Writes what was staged. Where that failed, nothing of it was kept: the answer names those partitions."""
         failed: Failed | None = None
         dirty = self.dirty
+        if len(dirty) > 1:
+            dirty.reverse()  # whoever follows several topics gets them in the order of the turn
         while dirty:
             # Taken out first: whatever goes wrong with one, the others stay in line.
             partition = dirty.pop()

@@ -14,6 +14,7 @@ from headrace.errors import InvalidConfig
 
 MAX_LONG = (1 << 63) - 1
 MAX_INT = (1 << 31) - 1
+MAX_ACKS = 1000  # replicas that somebody may wait for: more than any cluster of ours has nodes
 MAX_SHOWN = 60  # characters of a refused value in its error: it may be a stranger's megabyte
 
 Value = int | float | str
@@ -59,6 +60,16 @@ def one_of(*choices: str) -> Parse:
         return text.strip()
 
     return parse
+
+
+def acks(text: str) -> Value:
+    """A level of acknowledgement."""
+    value = text.strip().lower()
+    if value in ("all", "-1"):
+        return "all"
+    if not (_WHOLE.fullmatch(value) and 0 <= int(value) <= MAX_ACKS):
+        raise InvalidConfig(f"takes 0, 1, all or a number of replicas up to {MAX_ACKS}, not {shown(text)}")
+    return str(int(value))
 
 
 def only(value: str, why: str) -> Parse:

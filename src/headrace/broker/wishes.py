@@ -3,15 +3,18 @@ checked; the controller then decides."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from headrace.broker import config
 from headrace.broker.configuration import STORAGE, Configuration
+from headrace.broker.topic import STATE_TOPICS, SYSTEM
 from headrace.cluster import controller
 from headrace.cluster.controller import Limits
 from headrace.cluster.image import Image
 from headrace.cluster.records import PartitionsAdded, TopicCreated
-from headrace.errors import InvalidReplication, UnknownTopic
+from headrace.errors import InvalidReplication, InvalidTopicName, UnknownTopic
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -30,6 +33,15 @@ class MorePartitions(msgspec.Struct, frozen=True):
     topic: str
     total: int
     assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+def check_asked(wish: NewTopic, own: Mapping[str, NewTopic]) -> None:
+    """What a client may not ask for, though the node itself may. `own`: the topics that hold state, as it makes them.
+    Made in any other way (not compacted, in memory) they would forget it."""
+    if wish.name.startswith(SYSTEM):
+        raise InvalidTopicName(f"{wish.name!r}: names that begin with {SYSTEM} are for the node's own topics")
+    if wish.name in STATE_TOPICS and wish != own.get(wish.name):
+        raise InvalidTopicName(f"{wish.name!r} is the broker's own: it makes the topic when there is state to keep")
 
 
 def create(
@@ -54,6 +66,8 @@ def grow(image: Image, wish: MorePartitions, limits: Limits) -> list[PartitionsA
     topic = image.names.get(wish.topic)
     if topic is None:
         raise UnknownTopic(f"no topic {wish.topic!r}")
+    if wish.topic in STATE_TOPICS:
+        raise InvalidTopicName(f"{wish.topic!r} keeps its partitions: what is where goes by how many there are")
     assignments = None if wish.assignments is None else [list(nodes) for nodes in wish.assignments]
     return controller.add_partitions(image, topic.topic_id, wish.total, assignments, limits)
 

@@ -260,7 +260,7 @@ def _row(tree: Tree, setting: Setting[object]) -> SettingRow:
     return SettingRow(
         key=setting.key,
         value=kind.plain(held.value),
-        shown=kind.show(held.value) if held.origin.source != "default" else default_text(setting),
+        shown=kind.show(held.value),
         source=held.origin.source,
         where=held.origin.where,
         default=default_text(setting),

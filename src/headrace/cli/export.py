@@ -8,6 +8,7 @@ import sends rows in the file's order and counts them when they are acknowledged
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import Annotated, get_args
 
@@ -19,12 +20,14 @@ from headrace.cli.asking import Yes, confirm
 from headrace.cli.connecting import with_client
 from headrace.cli.exchange.inward import How, import_rows, rows_of
 from headrace.cli.exchange.outward import Range, export_topic
-from headrace.cli.exchange.places import STREAM, Format, format_of, opened
+from headrace.cli.exchange.places import STREAM, Format, format_of, opened, told_format
+from headrace.cli.exits import not_found, usage
+from headrace.cli.importing.sources import STORES
 from headrace.cli.output import done
 from headrace.cli.parsing import one_of, position, show_size, whole_numbers
 from headrace.cli.produce import ACKS, CODECS, Acks, Compression
 from headrace.cli.progress import progress
-from headrace.cli.topics import TopicName
+from headrace.cli.topics import TopicName, complete
 
 FORMATS: tuple[str, ...] = get_args(Format)
 
@@ -83,30 +86,71 @@ def export_command(
         done(words, result, asked)
 
 
+Target = Annotated[
+    str, typer.Argument(metavar="TOPIC|STORE", help=f"a topic; or {', '.join(STORES)}", autocompletion=complete)
+]
+InputFile = Annotated[str, typer.Argument(metavar="FILE|DIR", help="- for standard input")]
+KeepPartitions = Annotated[bool, typer.Option("--keep-partitions", help="each row's own partition")]
+KeepTimestamps = Annotated[bool, typer.Option("--keep-timestamps", help="each row's own time, not now")]
+CreateOption = Annotated[int | None, typer.Option(metavar="N", help="make the topic, with N partitions, if missing")]
+Only = Annotated[list[str] | None, typer.Option(metavar="TOPIC", help="of a store: only this topic")]
+Prefix = Annotated[str, typer.Option(metavar="TEXT", help="of a store: goes before each topic's name")]
+SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="of a store: leave out what does not read")]
+KeyFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="of pubsub: with the key that values were encrypted with")
+]
+HttpDoor = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="of pubsub: where positions go", show_default="where the node says"),
+]
+
+
 def import_command(
-    topic: TopicName,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="- for standard input")] = STREAM,
+    topic: Target,
+    file: InputFile = STREAM,
     form: FormatOption = None,
-    keep_partitions: Annotated[bool, typer.Option("--keep-partitions", help="each row's own partition")] = False,
-    keep_timestamps: Annotated[bool, typer.Option("--keep-timestamps", help="each row's own time, not now")] = False,
-    create: Annotated[
-        int | None, typer.Option(metavar="N", help="make the topic, with N partitions, if missing")
-    ] = None,
+    keep_partitions: KeepPartitions = False,
+    keep_timestamps: KeepTimestamps = False,
+    create: CreateOption = None,
     acks: Acks = "all",
     compression: Compression = "none",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only read the file, and count")] = False,
+    only: Only = None,
+    prefix: Prefix = "",
+    skip_damaged: SkipDamaged = False,
+    key_file: KeyFile = None,
+    http: HttpDoor = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only read, and count")] = False,
 ) -> None:
-    """Send a file's rows to a topic: what `headrace export` wrote, or any file with a column `value`.
+    """Send a file's rows to a topic, or all that another broker stored to topics of the same names.
 
-    Partitions are chosen by key and times are those of the import, unless they are to be kept.
+    A FILE is what `headrace export` wrote, or any file with a column `value`. Partitions are chosen by key and times
+    are those of the import, unless they are to be kept.
+
+    A STORE is a DIR in which another broker kept its data: lines (<topic>.log of JSON lines), binary
+    (<topic>_p<N>.log and .idx) or pubsub (pubsub.sqlite). Records keep their order, times, keys, headers and ids, and
+    mostly their offsets. What is there already is not sent again, so that the same command goes on with an import that
+    was cut off; all of it is read back at the end.
 
     Examples:
       headrace import orders orders.jsonl --create 3 --keep-partitions --keep-timestamps
       headrace import orders people.csv
       headrace consume orders -o jsonl | headrace import copy
+      headrace import lines ./data --dry-run
+      headrace import pubsub ./data1 --only demo-topic
     """
-    chosen = format_of(file, form)
-    asked = options.current()
+    if topic in STORES and os.path.isdir(file):
+        if form or keep_partitions or keep_timestamps or create is not None or acks != "all" or compression != "none":
+            raise usage("options of a FILE have no effect on a STORE", "headrace import --help")
+        from headrace.cli.importing.command import Wish, import_folder  # who imports a file needs none of it
+
+        import_folder(Wish(topic, file, prefix, only or [], skip_damaged, key_file, http, dry_run))
+        return
+    if topic in STORES and form is None and (sys.stdin.isatty() if file == STREAM else told_format(file) is None):
+        from headrace.cli.importing.telling import missing
+
+        raise missing(topic, None if file == STREAM else file)
+    if only or prefix or skip_damaged or key_file or http:
+        raise usage(f"options of a STORE have no effect on a FILE, and {file} is no folder", "headrace import --help")
     how = How(
         keep_partitions,
         keep_timestamps,
@@ -114,6 +158,13 @@ def import_command(
         one_of("--acks", acks, tuple(ACKS)),
         one_of("--compression", compression, CODECS),
     )
+    if file != STREAM and not os.path.exists(file):  # before its name is asked for its format
+        raise not_found(f"there is no file {file}")
+    _import_file(topic, file, format_of(file, form), how, dry_run=dry_run)
+
+
+def _import_file(topic: str, file: str, chosen: Format, how: How, *, dry_run: bool) -> None:
+    asked = options.current()
     with opened(file, chosen) as source, progress("importing", None, options=asked) as advance:
         rows = rows_of(chosen, source, file if file != STREAM else "standard input")
         if dry_run:

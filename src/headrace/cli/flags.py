@@ -7,8 +7,9 @@ told together with every other problem of the settings, and a node is up before 
 
 from __future__ import annotations
 
+from headrace.node.settings.setting import TOPIC_SECTION, Setting
 from headrace.node.settings.sources import CONFIG_FLAG, CONFIG_VARIABLE, Problem
-from headrace.node.settings.table import BY_FLAG, SECTIONS, SETTINGS, TOPIC_SECTION, Setting
+from headrace.node.settings.table import BY_FLAG, SECTIONS, SETTINGS
 
 WIDTH = 100
 DEFAULT_PORT = "9092"
@@ -23,8 +24,8 @@ HEADRACE_NODE_ID) or in a file. A flag wins over a variable, a variable over the
 the default. Sizes take units (64MiB), and so do durations (10m, 7d). `headrace config explain NAME`
 says what a setting takes, and where its value comes from; `headrace config init` writes a file with
 all of them."""
-CONFIG_ABOUT = f"""TOML or JSON file with settings; off: none (default: headrace.toml or headrace.json here, or
-/etc/headrace/headrace.toml). Its variable is {CONFIG_VARIABLE}."""
+CONFIG_ABOUT = f"""TOML or JSON file with settings; off: none (default: headrace.toml, headrace.json or
+config/broker.json here, or /etc/headrace/headrace.toml). Its variable is {CONFIG_VARIABLE}."""
 EXAMPLES = """\
 Examples:
   headrace serve

@@ -26,6 +26,7 @@ from headrace.cli.parsing import Position, counted, position, whole_numbers
 from headrace.cli.topics import complete
 from headrace.cli.topics import one as topic_of
 from headrace.client.values import Time, TopicPartition
+from headrace.doors.kafka.names import from_kafka, to_kafka
 from headrace.errors import GroupNotFound
 
 if TYPE_CHECKING:
@@ -201,9 +202,10 @@ async def _wanted(
         found = []
         for name in dict.fromkeys(topics):
             known = await topic_of(client, name)
-            found += [TopicPartition(name, one.index) for one in known.partitions]
+            found += [TopicPartition(to_kafka(from_kafka(name)), one.index) for one in known.partitions]
     if topics:
-        found = [where for where in found if where.topic in topics]
+        plain = set(map(from_kafka, topics))
+        found = [where for where in found if from_kafka(where.topic) in plain]
     if indexes is not None:
         found = [where for where in found if where.partition in indexes]
     if not found:

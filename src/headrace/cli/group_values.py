@@ -16,6 +16,7 @@ import typer
 from headrace.cli.names import completed, missing
 from headrace.cli.output import Column
 from headrace.cli.parsing import show_seconds
+from headrace.doors.kafka.names import from_kafka
 from headrace.errors import GroupNotFound, UnknownTopic
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ async def position_rows(
             lag_seconds = max(0, now_ms - times[where]) / 1000
         rows.append(
             PositionRow(
-                where.topic,
+                from_kafka(where.topic),
                 where.partition,
                 offset,
                 known.start if known else None,

@@ -6,6 +6,7 @@ else goes to `app`, which has the table of commands.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -26,9 +27,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"headrace {headrace.__version__}")
         return 0
     if COMPLETION_VARIABLE not in os.environ and is_serving(given):
-        from headrace.cli.serve import command
+        gc.disable()  # what is imported stays; looking through it meanwhile is a tenth of the start
+        try:
+            from headrace.cli.serve import command
 
-        return command(given[1:] if given[:1] == ["serve"] else given)
+            return command(given[1:] if given[:1] == ["serve"] else given)
+        finally:
+            gc.enable()  # a start that came to nothing, in a process that goes on
     from headrace.cli.app import run
 
     return run(given)

@@ -12,21 +12,11 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Literal
 
+from headrace import units
 from headrace.cli.exits import usage
 from headrace.client.values import Time
 
-SIZE_UNITS = {"": 1, "b": 1}
-for _power, _letter in enumerate("kmgt", 1):
-    SIZE_UNITS |= {
-        _letter: 1 << 10 * _power,
-        f"{_letter}ib": 1 << 10 * _power,
-        f"{_letter}b": 1000**_power,
-    }
-DURATION_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 MAX_LONG = (1 << 63) - 1
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
 Position = Literal["start", "end"] | int | Time
@@ -35,22 +25,20 @@ Position = Literal["start", "end"] | int | Time
 
 def size(text: str) -> int:
     """`64MiB`, `64m` (both 1024), `64MB` (1000), `4096`."""
-    match = _SIZE.fullmatch(text.strip())
-    unit = SIZE_UNITS.get(match[2].lower()) if match else None
-    if match is None or unit is None:
-        raise usage(f"{text!r} is not a size", "a number of bytes, or one with a unit: 4096, 64KiB, 1.5GiB, 10MB")
-    return _bounded(float(match[1]) * unit if "." in match[1] else int(match[1]) * unit, text)
+    try:
+        return _bounded(units.size(text), text)
+    except ValueError:
+        example = "a number of bytes, or one with a unit: 4096, 64KiB, 1.5GiB, 10MB"
+        raise usage(f"{text!r} is not a size", example) from None
 
 
 def duration_ms(text: str) -> int:
     """`500ms`, `10m`, `1h30m`, `7d`; a bare number is seconds."""
-    cleaned = text.strip().lower().replace(" ", "")
-    if re.fullmatch(r"\d+(\.\d+)?", cleaned):
-        return _bounded(float(cleaned) * 1000, text)
-    parts = _DURATION_PART.findall(cleaned)
-    if not parts or "".join(number + unit for number, unit in parts) != cleaned:
-        raise usage(f"{text!r} is not a duration", "a number with a unit: 500ms, 30s, 10m, 1h30m, 7d")
-    return _bounded(sum(float(number) * DURATION_UNITS_MS[unit] for number, unit in parts), text)
+    is_bare = re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text) is not None
+    try:
+        return _bounded(units.duration_ms(f"{text.strip()}s" if is_bare else text), text)
+    except ValueError:
+        raise usage(f"{text!r} is not a duration", "a number with a unit: 500ms, 30s, 10m, 1h30m, 7d") from None
 
 
 def time_ms(text: str, now_ms: int) -> int:
@@ -142,7 +130,7 @@ def show_duration(ms: int) -> str:
         return f"{ms}ms"
     parts = []
     for unit in ("d", "h", "m", "s", "ms"):
-        count, ms = divmod(ms, DURATION_UNITS_MS[unit])
+        count, ms = divmod(ms, units.DURATIONS_MS[unit])
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts)
@@ -162,7 +150,7 @@ def show_seconds(seconds: float) -> str:
     return "".join(parts[:2])
 
 
-def _bounded(value: float, text: str) -> int:
+def _bounded(value: int, text: str) -> int:
     if value > MAX_LONG:
         raise usage(f"{text!r} is more than a 64-bit number holds")
-    return int(value)
+    return value

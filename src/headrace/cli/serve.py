@@ -26,8 +26,9 @@ from headrace.cli import exits, flags, systemd
 from headrace.errors import DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.files import OsFiles
 from headrace.node import host
+from headrace.node.doors import cannot_listen
 from headrace.node.logs import Logs
-from headrace.node.node import Node, cannot_listen
+from headrace.node.node import Node
 from headrace.node.real import RealClock, Threads
 from headrace.node.settings import Settings, load, settings_of
 from headrace.records import kernel
@@ -36,6 +37,7 @@ RESERVED_FILES = 256  # of the descriptors that a process may have: sockets' lis
 LOG_SHARE = 2  # one in so many of the rest is for segments; connections take the others,
 HTTP_SHARE = 8  # and those over HTTP no more than one in so many
 LEAST_FILES = 64  # for each, however few there are
+SETTLED_S = 1.0  # after the first clients, who should not wait for it
 
 
 def command(given: list[str]) -> int:
@@ -87,7 +89,7 @@ async def _serve(settings: Settings) -> int:
         writers.close()
 
     settings = msgspec.structs.replace(settings, data=os.path.abspath(settings.data))
-    settings, open_files = _share_files(settings, logs)
+    settings, open_files, connections = _share_files(settings, logs)
     node = Node(
         settings,
         files=OsFiles(),
@@ -98,6 +100,7 @@ async def _serve(settings: Settings) -> int:
         chance=random.SystemRandom(),
         on_event=logs.event,
         open_files=open_files,
+        connections=connections,
         disk_space=partial(host.disk_space, settings.data),
         loggers=logs,
     )
@@ -111,9 +114,8 @@ async def _serve(settings: Settings) -> int:
     addresses = {name: str(address) for name, address in node.addresses.items()}
     try:
         _write_ready_file(settings, addresses)
-        # What exists now stays: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
+        gc.enable()
+        asyncio.get_running_loop().call_later(SETTLED_S, _settle)
         logs.event("node.serving", {"node_id": settings.node_id, "data": settings.data, **addresses})
         systemd.tell(systemd.READY)
         await stopped.wait()
@@ -126,6 +128,12 @@ async def _serve(settings: Settings) -> int:
     return 0
 
 
+def _settle() -> None:
+    """What exists now stays: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 def _check_first_start(settings: Settings) -> None:
     """Where nothing is yet, a start that cannot go well leaves nothing behind: the ports are tried before the data
     directory is made. Only whoever has the port counts; all else is said by the door itself."""
@@ -133,8 +141,8 @@ def _check_first_start(settings: Settings) -> None:
         if not os.path.isdir(settings.data):
             raise DirectoryUnusable(f"{settings.data} cannot be a data directory: it is a file")
         return
-    for name, at in (("kafka", settings.kafka), ("http", settings.http)):
-        if at is None or not at.port:
+    for name, at in settings.listen().items():
+        if not at.port:
             continue
         try:
             socket.create_server(
@@ -159,9 +167,9 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return uvloop.Loop
 
 
-def _share_files(settings: Settings, logs: Logs) -> tuple[Settings, int]:
-    """Takes as many open files as the system lets us have: so many for the log, and connections get no more than the
-    rest, so that they never take the log's."""
+def _share_files(settings: Settings, logs: Logs) -> tuple[Settings, int, int]:
+    """Takes as many open files as the system lets us have: so many for the log, and connections of all doors together
+    get no more than the rest, so that they never take the log's."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -172,13 +180,13 @@ def _share_files(settings: Settings, logs: Logs) -> tuple[Settings, int]:
     http = msgspec.structs.replace(
         http, max_connections=min(http.max_connections, max(LEAST_FILES, rest // HTTP_SHARE))
     )
-    for_connections = max(LEAST_FILES, rest - for_log - http.max_connections)
+    for_connections = max(LEAST_FILES, rest - for_log)
     limits = settings.kafka_limits
     if limits.max_connections > for_connections:
         wanted = limits.max_connections
         logs.event("node.fewer-connections", {"max_connections": for_connections, "wanted": wanted, "open_files": soft})
         limits = msgspec.structs.replace(limits, max_connections=for_connections)
-    return msgspec.structs.replace(settings, kafka_limits=limits, http_limits=http), for_log
+    return msgspec.structs.replace(settings, kafka_limits=limits, http_limits=http), for_log, for_connections
 
 
 def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:
@@ -188,7 +196,7 @@ def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:
     new = f"{settings.ready_file}.{os.getpid()}"
     try:
         with open(new, "w") as file:
-            json.dump(ready, file)
+            file.write(json.dumps(ready) + "\n")
         os.replace(new, settings.ready_file)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -33,7 +33,8 @@ from headrace.cli.topic_values import (
     row_of,
     sizes_of,
 )
-from headrace.cli.topics import ByPattern, TopicName, TopicNames, complete, several
+from headrace.cli.topics import ByPattern, TopicName, TopicNames, complete, every, several
+from headrace.doors.kafka.names import from_kafka
 from headrace.errors import TopicExists
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def list_(
         if pattern is not None:
             found = await several(client, [pattern], regex=True, internal=internal)
         else:
-            found = sorted(await client.admin.topics(internal=internal), key=lambda topic: topic.name)
+            found = await every(client, internal=internal)
         sizes = await sizes_of(client)
         return [row_of(topic, sizes) for topic in found]
 
@@ -175,9 +176,9 @@ def delete(
         gone: list[str] = []
         wanted = list(topics)
         if if_exists and not regex:
-            known = {topic.name for topic in await client.admin.topics(internal=True)}
-            gone = [name for name in topics if name not in known]
-            wanted = [name for name in topics if name in known]
+            known = {topic.name for topic in await every(client, internal=True)}
+            gone = [name for name in topics if from_kafka(name) not in known]
+            wanted = [name for name in topics if from_kafka(name) in known]
         return await several(client, wanted, regex=regex), gone, await sizes_of(client)
 
     found, gone, sizes = with_client(find)

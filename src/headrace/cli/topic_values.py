@@ -15,6 +15,7 @@ from headrace.cli.options import note
 from headrace.cli.output import Column
 from headrace.cli.parsing import duration_ms, show_size, size
 from headrace.cli.topics import one
+from headrace.doors.kafka.names import from_kafka
 from headrace.errors import HeadraceError, InvalidConfig
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def known_settings(names: Iterable[str]) -> Iterator[None]:
 
 
 async def detail_of(client: Client, name: str) -> TopicDetail:
-    topic = await one(client, name)
+    topic, name = await one(client, name), from_kafka(name)
     starts, ends = await client.admin.offsets(name, "start"), await client.admin.offsets(name, "end")
     sizes = await partition_sizes(client)
     settings = await client.admin.config("topic", name)
@@ -143,7 +144,7 @@ async def detail_of(client: Client, name: str) -> TopicDetail:
             )
         )
     config = tuple(SettingRow(s.name, None if s.sensitive else s.value, s.source, s.is_default) for s in settings)
-    return TopicDetail(topic.name, _id(topic), topic.internal, tuple(rows), config)
+    return TopicDetail(name, _id(topic), topic.internal, tuple(rows), config)
 
 
 def row_of(topic: Topic, sizes: dict[str, int]) -> TopicRow:
@@ -187,6 +188,6 @@ async def partition_sizes(client: Client) -> dict[tuple[str, int], int]:
         return sizes
     for folder in folders:
         for part in folder.partitions:
-            place = part.topic, part.partition
+            place = from_kafka(part.topic), part.partition
             sizes[place] = max(sizes.get(place, 0), part.size)
     return sizes

@@ -1,4 +1,8 @@
-"""Topics as commands name them: completed from the server, matched by pattern, and missed with a suggestion."""
+"""Topics as commands name them: completed from the server, matched by pattern, and missed with a suggestion.
+
+A name that Kafka's protocol cannot spell is shown as it is, not as that protocol has it (`headrace-b32-…`): the server
+knows it by both.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ import typer
 from headrace.cli.connecting import with_client
 from headrace.cli.exits import not_found, usage
 from headrace.cli.options import current
+from headrace.doors.kafka.names import from_kafka
 from headrace.errors import HeadraceError, UnknownTopic
 
 if TYPE_CHECKING:
@@ -32,8 +37,15 @@ def complete(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+async def every(client: Client, *, internal: bool = False) -> list[Topic]:
+    """All topics, in the order of their names."""
+    named = msgspec.structs.replace
+    found = [named(topic, name=from_kafka(topic.name)) for topic in await client.admin.topics(internal=internal)]
+    return sorted(found, key=lambda topic: topic.name)
+
+
 async def _names(client: Client) -> list[str]:
-    return [topic.name for topic in await client.admin.topics()]
+    return [topic.name for topic in await every(client)]
 
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="the topic's name", autocompletion=complete)]
@@ -54,8 +66,8 @@ async def one(client: Client, name: str) -> Topic:
 
 async def nearest(client: Client, name: str) -> str | None:
     """None: the topic is there. Otherwise words for a note: the nearest name, or nothing."""
-    known = [topic.name for topic in await client.admin.topics(internal=True)]
-    if name in known:
+    known = [topic.name for topic in await every(client, internal=True)]
+    if from_kafka(name) in known:
         return None
     near = get_close_matches(name, known, 1)
     return f" (did you mean {near[0]}?)" if near else ""
@@ -64,16 +76,16 @@ async def nearest(client: Client, name: str) -> str | None:
 async def several(client: Client, names: Sequence[str], *, regex: bool = False, internal: bool = False) -> list[Topic]:
     """Each name's topic, or all that match one of the patterns; in the order of the names."""
     patterns = [_pattern(name) for name in names] if regex else []
-    known = {topic.name: topic for topic in await client.admin.topics(internal=internal or not regex)}
+    known = {topic.name: topic for topic in await every(client, internal=internal or not regex)}
     if regex:
         found = [topic for topic in known.values() if any(pattern.fullmatch(topic.name) for pattern in patterns)]
         if not found:
             raise not_found(f"no topic matches {' or '.join(names)}", "`headrace topic list` shows what there is")
-        return sorted(found, key=lambda topic: topic.name)
+        return found
     for name in names:
-        if name not in known:
+        if from_kafka(name) not in known:
             raise missing(name, get_close_matches(name, known, 1))
-    return [known[name] for name in dict.fromkeys(names)]
+    return [known[name] for name in dict.fromkeys(map(from_kafka, names))]
 
 
 def missing(name: str, near: Sequence[str]) -> HeadraceError:

@@ -2,7 +2,7 @@
 
 An open transaction keeps everybody who reads committed records waiting, in every partition that it wrote to. `abort`
 ends it as Kafka's own tools do: by its transactional id, which also fences the producer that has it; or, for one that
-its coordinator forgot, by a marker written into the partition.
+its coordinator forgot, by a marker written into the partition. What streaming queries committed is in `ledgers`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from headrace.cli.asking import DryRun, Yes, confirm
 from headrace.cli.commands import Noun
 from headrace.cli.connecting import with_client
 from headrace.cli.exits import Refusal, not_found, usage
+from headrace.cli.ledgers import forget, ledgers
 from headrace.cli.options import current, note
 from headrace.cli.output import Column, done, show, show_one
 from headrace.cli.parsing import counted, duration_ms, one_of, whole_numbers
@@ -47,7 +48,7 @@ STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
 )  # fmt: skip
 
-app = Noun("Transactions: list, describe, abort; and the producers of a topic.")
+app = Noun("Transactions: list, describe, abort; the producers of a topic; the ledgers of streaming queries.")
 NO_TRANSACTIONS = "No transactions; a producer with a transactional id makes one."
 NONE_OPEN = "No producer is remembered there."
 
@@ -223,6 +224,10 @@ def _abort_by_place(topic: str, partition: int, start: int, yes: bool, dry_run: 
     if not applied:
         words = "It could be aborted."
     done(words, Aborted(None, topic, partition, producer.producer_id, producer.producer_epoch, applied))
+
+
+app.command()(ledgers)
+app.command()(forget)
 
 
 def _spelt(text: str) -> str:

@@ -22,6 +22,7 @@ from headrace.client.groups import Groups
 from headrace.client.positions import timestamp_of
 from headrace.client.refusals import MISDIRECTED, error_of
 from headrace.client.settings import Settings
+from headrace.client.sinks import Sinks
 from headrace.client.transactions import Transactions
 from headrace.client.values import (
     ApiRange,
@@ -43,7 +44,7 @@ MAX_PARTITIONS: Final = (1 << 31) - 1  # that a request can name
 MAX_REPLICATION: Final = (1 << 15) - 1
 
 
-class Admin(Groups, Transactions):
+class Admin(Groups, Transactions, Sinks):
     def __init__(self, asking: Asking) -> None:
         super().__init__(asking)
         self._metadata = asking.metadata

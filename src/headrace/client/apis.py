@@ -24,6 +24,7 @@ from headrace.wire.kafka import (
     metadata,
     produce,
     produce_client,
+    sink,
 )
 from headrace.wire.kafka.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.wire.kafka.fetch import FetchRequest, FetchResponse
@@ -31,6 +32,7 @@ from headrace.wire.kafka.init_producer_id import InitProducerIdRequest, InitProd
 from headrace.wire.kafka.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from headrace.wire.kafka.metadata import ClusterState, MetadataRequest, TopicState
 from headrace.wire.kafka.produce import ProduceResponse
+from headrace.wire.kafka.sink import SinkRequest, SinkResponse
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -44,16 +46,19 @@ class Api(Generic[Q, A]):
     newest: int
     encode: Callable[[int, int, str | None, Q], Sequence[Buffer]]  # version, correlation id, client id, request
     decode: Callable[[Buffer, int, int, int], A]  # buffer, from, to, version
+    is_private: bool = False  # between our own client and broker, which does not advertise it
 
 
 class ProduceRequest(NamedTuple):
     acks: int
     timeout_ms: int
     topics: Sequence[tuple[str | None, UUID | None, Sequence[tuple[int, Buffer | None]]]]
+    transactional_id: str | None = None
 
 
 def _put_produce(version: int, correlation_id: int, client_id: str | None, request: ProduceRequest) -> list[Buffer]:
-    return produce_client.encode_request(version, correlation_id, client_id, None, *request)
+    acks, timeout_ms, topics, transactional_id = request
+    return produce_client.encode_request(version, correlation_id, client_id, transactional_id, acks, timeout_ms, topics)
 
 
 def _whole(
@@ -96,6 +101,31 @@ API_VERSIONS: Final[Api[ApiVersionsRequest, ApiVersionsResponse]] = Api(
     api_versions.decode_response,
 )
 
+# The same question, for the levels of features.
+LEVELS: Final[Api[ApiVersionsRequest, dict[str, int]]] = Api(
+    "ApiVersions",
+    header.API_VERSIONS,
+    api_versions.LEVELS_FROM,
+    api_versions.NEWEST,
+    _whole(api_versions.encode_request),
+    api_versions.decode_levels,
+)
+
+SINK: Final[Api[SinkRequest, SinkResponse]] = Api(
+    "Sink", sink.SINK, sink.VERSION, sink.VERSION, _whole(sink.encode_request), sink.decode_response, is_private=True
+)
+
+# The same, for who looks after ledgers.
+LEDGERS: Final[Api[SinkRequest, SinkResponse]] = Api(
+    "Ledgers",
+    sink.SINK,
+    sink.LEDGERS_VERSION,
+    sink.LEDGERS_VERSION,
+    _whole(sink.encode_request),
+    sink.decode_response,
+    is_private=True,
+)
+
 # Administration. A request is a function of the version's schema, since each version has dataclasses of its own.
 Fill = Callable[[Any], Any]
 
@@ -124,8 +154,16 @@ DESCRIBE_QUORUM: Final = _administration("DescribeQuorum", 55, 0, 2)
 OFFSET_COMMIT: Final = _administration("OffsetCommit", 8, 2, 9)
 OFFSET_FETCH: Final = _administration("OffsetFetch", 9, 2, 7)
 FIND_COORDINATOR: Final = _administration("FindCoordinator", header.FIND_COORDINATOR, 1, 3)
+JOIN_GROUP: Final = _administration("JoinGroup", header.JOIN_GROUP, 5, 9)
+HEARTBEAT: Final = _administration("Heartbeat", 12, 3, 4)
+LEAVE_GROUP: Final = _administration("LeaveGroup", header.LEAVE_GROUP, 3, 5)
+SYNC_GROUP: Final = _administration("SyncGroup", header.SYNC_GROUP, 3, 5)
 DESCRIBE_GROUPS: Final = _administration("DescribeGroups", 15, 0, 6)
 LIST_GROUPS: Final = _administration("ListGroups", 16, 0, 5)
+ADD_PARTITIONS_TO_TXN: Final = _administration("AddPartitionsToTxn", header.ADD_PARTITIONS_TO_TXN, 0, 3)  # 4: brokers'
+ADD_OFFSETS_TO_TXN: Final = _administration("AddOffsetsToTxn", header.ADD_OFFSETS_TO_TXN, 0, 4)
+END_TXN: Final = _administration("EndTxn", header.END_TXN, 0, 5)
+TXN_OFFSET_COMMIT: Final = _administration("TxnOffsetCommit", header.TXN_OFFSET_COMMIT, 3, 5)
 WRITE_TXN_MARKERS: Final = _administration("WriteTxnMarkers", 27, 1, 1)
 DELETE_GROUPS: Final = _administration("DeleteGroups", 42, 0, 2)
 OFFSET_DELETE: Final = _administration("OffsetDelete", 47, 0, 0)

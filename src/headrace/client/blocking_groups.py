@@ -1,13 +1,22 @@
-"""The sync face of what administration does with groups and transactions; blocking.py has the rest."""
+"""The sync face of what administration does with groups, transactions and sinks; blocking.py has the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.client import client as core
-from headrace.client.group_values import Committed, Group, GroupListing, ProducerState, Transaction, TransactionListing
+from headrace.client.group_values import (
+    Committed,
+    Group,
+    GroupListing,
+    Ledger,
+    ProducerState,
+    Transaction,
+    TransactionListing,
+)
 from headrace.client.groups import Where
 from headrace.client.portal import Portal
+from headrace.client.sinks import Member
 from headrace.client.values import TopicPartition
 
 
@@ -34,6 +43,30 @@ class GroupAdmin:
 
     def delete_group_offsets(self, name: str, partitions: Iterable[Where]) -> None:
         self._portal.call(self._client.admin.delete_group_offsets(name, partitions))
+
+    def has_sinks(self) -> bool:
+        return self._portal.call(self._client.admin.has_sinks())
+
+    def draw_write(self) -> int:
+        return self._portal.call(self._client.admin.draw_write())
+
+    def open_member(self, query: str, write: int, task: str, timeout_ms: int) -> Member:
+        return self._portal.call(self._client.admin.open_member(query, write, task, timeout_ms))
+
+    def renew_members(self, query: str, write: int) -> None:
+        self._portal.call(self._client.admin.renew_members(query, write))
+
+    def commit_batch(self, query: str, batch: int, members: Sequence[Member]) -> int:
+        return self._portal.call(self._client.admin.commit_batch(query, batch, members))
+
+    def abort_batch(self, query: str, batch: int, members: Sequence[Member]) -> bool:
+        return self._portal.call(self._client.admin.abort_batch(query, batch, members))
+
+    def ledgers(self) -> list[Ledger]:
+        return self._portal.call(self._client.admin.ledgers())
+
+    def forget_ledger(self, query: str) -> int | None:
+        return self._portal.call(self._client.admin.forget_ledger(query))
 
     def record_times(self, offsets: Mapping[Where, int]) -> dict[TopicPartition, int]:
         return self._portal.call(self._client.admin.record_times(offsets))

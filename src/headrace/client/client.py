@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, overload
 
 import msgspec
 
+from headrace.client import columns as column_reader
 from headrace.client import raw
 from headrace.client.addresses import Address, parse
 from headrace.client.admin import Admin
 from headrace.client.asking import Asking
+from headrace.client.column_producer import ColumnProducer
+from headrace.client.columns import ColumnReader, Stretches
 from headrace.client.connections import Connections
 from headrace.client.consumer import Consumer, ConsumerOptions
+from headrace.client.group_consumer import GroupConsumer
+from headrace.client.group_options import GroupOptions, Wanted
 from headrace.client.metadata import Metadata
 from headrace.client.positions import START, Position
 from headrace.client.producer import Producer, ProducerOptions
+from headrace.client.sinks import Member
+from headrace.client.transactional_producer import TransactionalProducer
 from headrace.errors import ClientClosed
 from headrace.ports import Buffer
 
@@ -48,7 +55,7 @@ class Client:
         self._client_id = client_id or CLIENT_ID
         self._asking: Asking | None = None
         self._why_closed = "the client is not connected: use `async with`, or `await client.start()`"
-        self._children: weakref.WeakSet[Producer | Consumer] = weakref.WeakSet()
+        self._children: weakref.WeakSet[Producer | Consumer | ColumnProducer] = weakref.WeakSet()
         _clients.add(self)
 
     async def start(self) -> Self:
@@ -93,17 +100,61 @@ class Client:
         self._open()
         return self._admin
 
+    @overload
+    def producer(self, *, transactional_id: str, **options: Any) -> TransactionalProducer: ...
+
+    @overload
+    def producer(self, **options: Any) -> Producer: ...
+
     def producer(self, **options: Any) -> Producer:
-        """The options are those of ProducerOptions."""
-        producer = Producer(self._own_asking(), _options(ProducerOptions, options), owner=self)
+        """The options are those of ProducerOptions; with `transactional_id`, what is sent is sent in transactions."""
+        chosen = _options(ProducerOptions, options)
+        producer: Producer
+        if chosen.transactional_id is None:
+            producer = Producer(self._own_asking(), chosen, owner=self)
+        else:
+            producer = TransactionalProducer(self._own_asking(), chosen, self._own_asking(), owner=self)
         self._children.add(producer)
         return producer
 
-    def consumer(self, *topics: str, **options: Any) -> Consumer:
-        """The options are those of ConsumerOptions. Without topics, `assign` says what is read."""
-        consumer = Consumer(self._own_asking(), topics, _options(ConsumerOptions, options), owner=self)
+    @overload
+    def consumer(self, *topics: Wanted, group: str, **options: Any) -> GroupConsumer: ...
+
+    @overload
+    def consumer(self, *topics: str, **options: Any) -> Consumer: ...
+
+    def consumer(self, *topics: Any, **options: Any) -> Consumer:
+        """The options are those of ConsumerOptions. Without topics, `assign` says what is read.
+
+        With `group`, a member of that group, and the options are those of GroupOptions; then a topic may also be a
+        compiled pattern that whole names match.
+        """
+        consumer: Consumer
+        if options.get("group") is None:
+            options.pop("group", None)
+            consumer = Consumer(self._own_asking(), topics, _options(ConsumerOptions, options), owner=self)
+        else:
+            chosen = _options(GroupOptions, options)
+            askings = self._own_asking(), self._own_asking(), self._own_asking()
+            consumer = GroupConsumer(*askings, topics, chosen, owner=self)
         self._children.add(consumer)
         return consumer
+
+    def columns(
+        self, *topics: str, columns: Sequence[str] = column_reader.NAMES, rows: int = column_reader.ROWS, **options: Any
+    ) -> ColumnReader:
+        """Records as Arrow tables of about `rows` rows with these columns; the other options are ConsumerOptions'."""
+        source = Stretches(self._own_asking(), topics, _options(ConsumerOptions, options), owner=self)
+        self._children.add(source)
+        return ColumnReader(source, columns, rows)
+
+    def column_producer(self, member: Member | None = None, **options: Any) -> ColumnProducer:
+        """Arrow tables in; the options are those of ProducerOptions. A `member` writes in its open transaction."""
+        if options.get("transactional_id") is not None:
+            raise ValueError("tables are written in a transaction as a `member` of it, not by a transactional id")
+        producer = ColumnProducer(self._own_asking(), _options(ProducerOptions, options), member, owner=self)
+        self._children.add(producer)
+        return producer
 
     def batches(
         self, topic: str, partition: int, start: Position = START, end: Position | None = None

@@ -144,6 +144,8 @@ class Connection(asyncio.BufferedProtocol):
     def version(self, api: Api[Q, A], newest: int | None = None) -> int:
         """The newest that both sides speak."""
         ours = api.newest if newest is None else min(newest, api.newest)
+        if api.is_private:
+            return ours
         theirs = self.versions.get(api.key)
         if theirs is None:
             raise UnsupportedByBroker(f"{self.address}: this broker does not know {api.name}")

@@ -173,7 +173,8 @@ class Consumer:
         if self._now is reading:
             self._drop_records()
         reading.move(offsets[reading.where])
-        self._fetcher.wake()
+        self._fetcher.bind(reading)
+        self._fetcher.route()
 
     def position(self, topic: str, partition: int) -> int:
         """The offset of the next record that will be handed out."""
@@ -217,13 +218,19 @@ class Consumer:
             if self._is_closed:
                 raise ClientClosed("the consumer is closed")
             self._raise_error()
-            if self._readings and all(reading.is_done for reading in self._readings.values()):
+            if self._is_over():
                 return False
-            if not self._readings:
-                raise UnknownTopic("nothing to read: name a topic, or assign partitions")
             self._arrival.clear()
-            await self._arrival.wait()
+            await self._wait()
         return True
+
+    def _is_over(self) -> bool:
+        if not self._readings:
+            raise UnknownTopic("nothing to read: name a topic, or assign partitions")
+        return all(reading.is_done for reading in self._readings.values())
+
+    async def _wait(self) -> None:
+        await self._arrival.wait()
 
     def _fill(self) -> bool:
         """Makes the next batch's records those to hand out, partition after partition."""
@@ -267,7 +274,7 @@ class Consumer:
         for reading in self._readings.values():
             if reading.error is not None and not reading.chunks:
                 error, reading.error = reading.error, None
-                self._fetcher.wake()
+                self._fetcher.route()  # reading on tries again, also to find a topic that was not there
                 raise error
 
     def _reading(self, topic: str, partition: int) -> Reading:

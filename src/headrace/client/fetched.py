@@ -64,19 +64,24 @@ class Chunk:
 
     def next(self, topic: str, partition: int, offset: int, end: int | None) -> tuple[list[Record], int, int]:
         """The records of the next batch from `offset` on, the offset after the batch, and its leader's epoch."""
-        at, size = self._batches.popleft()
-        header = read_header(self.buffer, at)
-        batch = self.buffer[at : at + size]
-        if header.next_offset <= offset or not header.record_count:
+        header, batch = self.next_batch(offset)
+        if batch is None:
             return [], max(offset, header.next_offset), header.leader_epoch
-        if self._aborted is not None and self._aborted.leaves_out(header, batch):
-            return [], header.next_offset, header.leader_epoch
-        if header.is_control:
-            return [], header.next_offset, header.leader_epoch
         records = decode(topic, partition, header, batch)
         if header.base_offset < offset or (end is not None and header.next_offset > end):
             records = [record for record in records if record.offset >= offset and (end is None or record.offset < end)]
         return records, header.next_offset, header.leader_epoch
+
+    def next_batch(self, offset: int) -> tuple[BatchHeader, memoryview | None]:
+        """The next batch as it came; None in its place when it has nothing for who reads from `offset` on."""
+        at, size = self._batches.popleft()
+        header = read_header(self.buffer, at)
+        batch = self.buffer[at : at + size]
+        if header.next_offset <= offset or not header.record_count:
+            return header, None
+        if self._aborted is not None and self._aborted.leaves_out(header, batch):
+            return header, None
+        return header, None if header.is_control else batch
 
 
 def decode(topic: str, partition: int, header: BatchHeader, batch: memoryview) -> list[Record]:

@@ -59,7 +59,6 @@ class Fetcher:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._wakes: dict[int, asyncio.Event] = {}
         self._asked_bytes: dict[int, int] = {}
-        self._ids: dict[str, UUID | None] = {}
         self._seeking: asyncio.Task[None] | None = None
         self._reached: set[int] = set()  # nodes that once answered
         self._began = self._loop.time()
@@ -74,6 +73,8 @@ class Fetcher:
         """There are other partitions to read, or other leaders."""
         homeless = False
         for reading in self.readings.values():
+            if reading.topic_id is None:
+                self.bind(reading)
             node = self._metadata.leader(*reading.where)
             if node is None:
                 homeless = True
@@ -131,7 +132,14 @@ class Fetcher:
         found = []
         for reading in self.readings.values():
             node = self._metadata.leader(*reading.where)
-            if node is not None and node.id == node_id and reading.wants(share, now):
+            if node is None or node.id != node_id or not reading.wants(share, now):
+                continue
+            if reading.topic_id is None:
+                self.bind(reading)
+            elif self._is_of_another_topic(reading):
+                self._made_again(reading)
+                self._arrived()
+            if reading.error is None:
                 found.append(reading)
         return found
 
@@ -175,7 +183,7 @@ class Fetcher:
         stale: set[str] = set()
         for reading, generation in zip(wanted, generations, strict=True):
             topic, partition = reading.where
-            fetched = found.get((topic, partition)) or found.get((self._ids.get(topic), partition))
+            fetched = found.get((topic, partition)) or found.get((reading.topic_id, partition))
             if reading.generation != generation or self.readings.get(reading.where) is not reading:
                 continue
             code = response.error or (fetched.error if fetched is not None else 0)
@@ -190,20 +198,15 @@ class Fetcher:
             await self._refresh(stale)
 
     async def _ask(self, connection: Connection, wanted: Iterable[Reading], room: int) -> FetchResponse:
-        by_topic: dict[str, list[FetchPartition]] = {}
+        by_topic: dict[tuple[str, UUID | None], list[FetchPartition]] = {}
         part = min(PARTITION_BYTES, room)
         for reading in wanted:
             topic, partition = reading.where
-            known = self._metadata.known(topic)
-            epoch = known.partitions[partition].leader_epoch if known is not None else -1
-            by_topic.setdefault(topic, []).append(
+            epoch = self._metadata.leader_epoch(topic, partition)
+            by_topic.setdefault((topic, reading.topic_id), []).append(
                 FetchPartition(partition, epoch, reading.fetch_offset, _epoch_of(reading), -1, part)
             )
-        topics = []
-        for topic, partitions in by_topic.items():
-            known = self._metadata.known(topic)
-            self._ids[topic] = known.topic_id if known is not None else None
-            topics.append(FetchTopic(topic, self._ids[topic], partitions))
+        topics = [FetchTopic(*topic, partitions) for topic, partitions in by_topic.items()]
         newest = None if all(topic.topic_id for topic in topics) else BY_ID - 1
         request = FetchRequest(
             max_wait_ms=int(self._max_wait * 1000),
@@ -281,7 +284,6 @@ class Fetcher:
     # Leaders
 
     async def _refresh(self, topics: set[str]) -> None:
-        before = {topic: self._ids.get(topic) for topic in topics}
         try:
             await self._metadata.refresh(topics)
         except HeadraceError:
@@ -296,20 +298,33 @@ class Fetcher:
                 reading.lost_since = reading.lost_since or now
                 if now - reading.lost_since > UNKNOWN_TOPIC_S:
                     reading.error = UnknownTopic(f"topic {topic!r} is not there any more")
-            elif before[topic] is not None and known.topic_id != before[topic]:
+                continue
+            reading.lost_since = None
+            if self._is_of_another_topic(reading):
                 self._made_again(reading)
         self.route()
         self._arrived()
 
+    def bind(self, reading: Reading) -> None:
+        """Its offset was looked up in the topic that has the name now, and means nothing in any other."""
+        known = self._metadata.known(reading.where.topic)
+        reading.topic_id = None if known is None else known.topic_id
+
+    def _is_of_another_topic(self, reading: Reading) -> bool:
+        known = self._metadata.known(reading.where.topic)
+        if known is None or known.topic_id is None or reading.topic_id is None:
+            return False
+        return reading.topic_id != known.topic_id
+
     def _made_again(self, reading: Reading) -> None:
-        """Another topic of the same name: our offsets mean nothing in it."""
         if self._out_of_range == "error":
             topic = reading.where.topic
             reading.error = UnknownTopicId(
-                f"topic {topic!r} was deleted and made again; begin anew with another consumer"
+                f"topic {topic!r} was deleted and made again; seek, or begin anew with another consumer"
             )
         else:
             reading.move(0)
+            self.bind(reading)
 
     async def _seek_leaders(self) -> None:
         looks = 0

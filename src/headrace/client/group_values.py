@@ -60,6 +60,17 @@ class Transaction(msgspec.Struct, frozen=True):
     partitions: tuple[TopicPartition, ...]
 
 
+class Ledger(msgspec.Struct, frozen=True):
+    """What a broker keeps of a streaming query that writes each batch exactly once."""
+
+    query: str
+    batch: int | None  # the last that was committed
+    write: int  # the number of the newest write that was seen
+    changed_ms: int | None  # when a batch was last committed, or a write began; None: not known
+    open_members: int  # transactions of the query that are under way
+    coordinator: int
+
+
 class ProducerState(msgspec.Struct, frozen=True):
     """A producer as a partition knows it."""
 

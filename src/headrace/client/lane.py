@@ -95,13 +95,14 @@ class Identity(NamedTuple):
 class Lane:
     __slots__ = (
         "_order", "_returned", "batch_bytes", "compression", "identity", "in_flight", "is_idempotent",
-        "is_probing", "last_ack", "lost_id", "must_renumber", "needs_identity", "next_sequence", "not_before", "open",
-        "partition", "topic", "waiting",
+        "is_probing", "is_transactional", "last_ack", "lost_id", "must_renumber", "needs_identity", "next_sequence",
+        "not_before", "open", "partition", "topic", "waiting",
     )  # fmt: skip
 
     def __init__(self, topic: str, partition: int, batch_bytes: int, compression: str, is_idempotent: bool) -> None:
         self.topic, self.partition = topic, partition
         self.batch_bytes, self.compression, self.is_idempotent = batch_bytes, compression, is_idempotent
+        self.is_transactional = False  # then its identity is given, and never changed here
         self.identity: Identity | None = None
         self.needs_identity = is_idempotent  # a producer id must be fetched before anything leaves
         self.lost_id = -1  # a producer id that must not be used again here
@@ -171,10 +172,15 @@ class Lane:
         if self.identity is not None:
             batch.producer = Producer(self.identity.id, self.identity.epoch, self.next_sequence)
             self.next_sequence = (self.next_sequence + batch.count) & MAX_SEQUENCE
-        options = BatchOptions(compression=self.compression, producer=batch.producer)
-        batch.encoded = codec.encode(batch.records, options)
+        batch.encoded = self._seal(batch)
         batch.times = [record.timestamp_ms for record in batch.records]
         batch.records = []  # their bytes are in the batch now
+
+    def _seal(self, batch: Batch) -> bytearray:
+        return codec.encode(batch.records, self._options(batch.producer))
+
+    def _options(self, producer: Producer) -> BatchOptions:
+        return BatchOptions(compression=self.compression, producer=producer, is_transactional=self.is_transactional)
 
     # What became of them
 
@@ -205,7 +211,7 @@ class Lane:
     def refused(self, batch: Batch) -> None:
         """It was not written and never will be; its numbers are missing now."""
         self.in_flight.remove(batch)
-        self.must_renumber = self.is_idempotent
+        self.must_renumber = self.is_idempotent and not self.is_transactional
         self._regroup()
 
     def split(self, batch: Batch) -> bool:
@@ -229,7 +235,7 @@ class Lane:
             if producer.sequence >= 0:
                 producer = producer._replace(sequence=(producer.sequence + first) & MAX_SEQUENCE)
             half.producer = producer
-            half.encoded = codec.encode(half.records, BatchOptions(compression=self.compression, producer=producer))
+            half.encoded = codec.encode(half.records, self._options(producer))
             half.records = []
             self._returned.append(half)
         for waiter in batch.waiters:
@@ -248,7 +254,11 @@ class Lane:
             self.waiting = deque(batch for batch in self.waiting if id(batch) not in gone)
             self._returned = [batch for batch in self._returned if id(batch) not in gone]
             # One in doubt may have been written: then those behind it are right as they are, and the broker will tell.
-            if self.is_idempotent and any(batch.was_sent and not batch.is_doubtful for batch in over):
+            if (
+                self.is_idempotent
+                and not self.is_transactional
+                and any(batch.was_sent and not batch.is_doubtful for batch in over)
+            ):
                 self.must_renumber = True
             self._regroup()
         return over

@@ -15,7 +15,7 @@ from typing import Final
 from headrace.client.portal import Portal
 from headrace.client.producer import Content, GivenHeaders, Producer
 from headrace.client.values import Delivery
-from headrace.errors import ClientClosed
+from headrace.errors import ClientClosed, HeadraceError
 
 MAX_LETTERS: Final = 10_000  # put and not taken by the loop yet
 NAP_S: Final = 0.000_5  # before the loop is asleep: to wake it costs more than many letters do
@@ -75,6 +75,8 @@ class Mailbox:
                     await producer.place(promise, *letter)
                 except Exception as error:  # noqa: BLE001 (it is the caller's, whatever it is)
                     _fail(promise, error)
+                    if isinstance(error, HeadraceError):
+                        producer.missed(error)
                 except asyncio.CancelledError:
                     _fail(promise, ClientClosed("the client was closed"))
                     raise

@@ -52,6 +52,12 @@ class Metadata:
             return None
         return self.nodes.get(known.partitions[partition].leader)
 
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        known = self._topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return -1
+        return known.partitions[partition].leader_epoch
+
     def is_old(self, name: str) -> bool:
         return self._loop.time() - self._asked_at.get(name, -MAX_AGE_S) >= MAX_AGE_S
 

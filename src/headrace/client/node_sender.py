@@ -179,5 +179,7 @@ def _request(sender: Sender, batches: Sent, timeout_ms: int) -> tuple[ProduceReq
         by_topic.setdefault(lane.topic, []).append((lane.partition, batch.encoded))
         ids[lane.topic] = _topic_id(sender, lane)
     topics = [(name, ids[name], partitions) for name, partitions in by_topic.items()]
-    newest = None if all(ids.values()) else BY_ID - 1
-    return ProduceRequest(sender.acks, timeout_ms, topics), newest
+    newest = sender.newest_produce
+    if not all(ids.values()):
+        newest = BY_ID - 1 if newest is None else min(newest, BY_ID - 1)
+    return ProduceRequest(sender.acks, timeout_ms, topics, sender.transactional_id), newest

@@ -5,33 +5,13 @@ partition until a batch is full there, then to another, which makes few large ba
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Final
+
+from headrace.records.partitioning import murmur2 as murmur2
+from headrace.records.partitioning import partition_of
 
 # Key (or None) and number of partitions to a partition; None leaves it to the producer.
 Partitioner = Callable[[bytes | None, int], int | None]
 
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
-_POSITIVE: Final = 0x7FFFFFFF
-KEYS_KEPT: Final = 4096  # keys repeat, and finding a hash costs a tenth of making it
-
-
-@lru_cache(maxsize=KEYS_KEPT)
-def murmur2(key: bytes) -> int:
-    """MurmurHash 2 with Kafka's seed, unsigned."""
-    size = len(key)
-    h = _SEED ^ size
-    whole = size & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(key[at : at + 4], "little") * _M & _MASK
-        h = (h * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
-    if size != whole:
-        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
 
 def by_key(key: bytes | None, count: int) -> int | None:
-    return None if key is None else (murmur2(key) & _POSITIVE) % count
+    return None if key is None else partition_of(key, count)

@@ -15,17 +15,17 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Iterable
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-import msgspec
-
-from headrace.client import partitioner as partitioners
 from headrace.client.asking import Asking, checked_partition
-from headrace.client.lane import HEADER_PAIR_BYTES, RECORD_BYTES, Batch, Lane, Promise, Waiter
+from headrace.client.contents import Content as Content
+from headrace.client.contents import GivenHeaders as GivenHeaders
+from headrace.client.contents import raw_bytes, raw_headers
+from headrace.client.lane import RECORD_BYTES, Batch, Lane, Promise, Waiter
 from headrace.client.metadata import CREATION_GRACE_S
-from headrace.client.partitioner import Partitioner
+from headrace.client.producer_options import ACKS as ACKS
+from headrace.client.producer_options import ProducerOptions as ProducerOptions
 from headrace.client.sender import Sender
 from headrace.client.values import Delivery
 from headrace.errors import (
@@ -36,48 +36,13 @@ from headrace.errors import (
     InvalidTimestamp,
     MessageTooLarge,
 )
-from headrace.records.compression import NAMES
 from headrace.records.header import HEADER_BYTES, MAX_BATCH_BYTES
 from headrace.records.record import Headers, Record
 
-ACKS: Final = {"all": -1, -1: -1, "1": 1, 1: 1, "0": 0, 0: 0}
 CLOSE_AFTER_ERROR_S: Final = 10.0  # for what was put before an error that ends the producer's block
 MAX_TIMESTAMP_MS: Final = (1 << 62) - 1  # so that no difference of two overflows
+IN_TRANSACTIONS: Final = ("abort", "begin", "commit", "send_positions", "transaction")
 _NEW = tuple.__new__
-
-Content = bytes | bytearray | memoryview | str | None
-GivenHeaders = Iterable[tuple[str, bytes | str | None]]
-
-
-class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    acks: str | int = "all"
-    """"all", 1 or 0: written and synced by all replicas in sync, written by the leader, or not waited for."""
-    idempotent: bool | None = None
-    """Written once and in order, whatever is repeated. None: wherever acks="all" allows it."""
-    compression: str = "none"
-    linger: float = 0.005
-    """Seconds that a batch waits for company while another is on its way."""
-    batch_bytes: int = 1 << 20
-    """Of one partition's batch, before compression; Kafka's default for the largest that a topic takes."""
-    buffer_bytes: int = 32 << 20
-    """Of all records that are not acknowledged yet; `put` waits for room."""
-    delivery_timeout: float = 120.0
-    """Seconds from `put` until a record fails, all repeats included."""
-    request_timeout: float = 30.0
-    """Seconds until a request without an answer is repeated."""
-    partitioner: Partitioner = partitioners.by_key
-
-    def __post_init__(self) -> None:
-        if self.acks not in ACKS:
-            raise ValueError(f'acks is "all", 1 or 0, not {self.acks!r}')
-        if self.idempotent and ACKS[self.acks] != -1:
-            raise ValueError('an idempotent producer needs acks="all"')
-        if self.compression not in NAMES:
-            raise ValueError(f"compression {self.compression!r} is not one of {', '.join(NAMES)}")
-        if not HEADER_BYTES < self.batch_bytes <= MAX_BATCH_BYTES or self.buffer_bytes <= 0:
-            raise ValueError(f"batch_bytes is at most {MAX_BATCH_BYTES}, and buffer_bytes more than 0")
-        if self.delivery_timeout <= 0 or self.request_timeout <= 0 or self.linger < 0:
-            raise ValueError("timeouts are more than 0 seconds, linger at least 0")
 
 
 class TopicLanes:
@@ -96,6 +61,12 @@ class TopicLanes:
             self.sticky = (self.sticky + random.randrange(1, count)) % count
 
 
+def missing(producer: object, name: str) -> AttributeError:
+    """Whoever looks for transactions on a producer without any is told how to get one that has them."""
+    hint = '; client.producer(transactional_id="name") makes one that has it' * (name in IN_TRANSACTIONS)
+    return AttributeError(f"{type(producer).__name__} has no {name!r}{hint}", name=name, obj=producer)
+
+
 class Producer:
     """Made by `client.producer(...)`; use it with `async with`, or `close` it."""
 
@@ -105,14 +76,15 @@ class Producer:
         self._acks = ACKS[options.acks]
         self._is_idempotent = options.idempotent if options.idempotent is not None else self._acks == -1
         self._loop = asyncio.get_running_loop()
-        self._sender = Sender(asking, self._acks, options.request_timeout, self._settled, self._batch_failed)
+        name = options.transactional_id
+        self._sender = Sender(asking, self._acks, options.request_timeout, self._settled, self._batch_failed, name)
         self._topics: dict[str, TopicLanes] = {}
         self._partition_for = options.partitioner
         self._buffer_bytes, self._buffered = options.buffer_bytes, 0
         self._record_bytes = min(options.buffer_bytes, MAX_BATCH_BYTES) - HEADER_BYTES
         self._room: deque[asyncio.Future[None]] = deque()
         self._failures = 0  # of records that nobody was told of
-        self._failed_first: BaseException | None = None
+        self._failed_first: HeadraceError | None = None
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -128,6 +100,11 @@ class Producer:
             await self.close(CLOSE_AFTER_ERROR_S)
         except DeliveryFailed as failure:
             error.add_note(str(failure))  # the first error is the one to tell; this one must not hide it
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise missing(self, name)
 
     # Records in
 
@@ -177,15 +154,15 @@ class Producer:
         if lanes is None or self._is_closed:
             lanes = await self._learn(topic)
         if value.__class__ is not bytes and value is not None:
-            value = _bytes(value)
+            value = raw_bytes(value)
         size = RECORD_BYTES if value is None else RECORD_BYTES + len(value)
         if key is not None:
             if key.__class__ is not bytes:
-                key = _bytes(key)
+                key = raw_bytes(key)
             size += len(key)
         given: Headers = ()
         if headers:
-            given, more = _headers(headers)
+            given, more = raw_headers(headers)
             size += more
         if timestamp_ms is not None and not (isinstance(timestamp_ms, int) and -1 <= timestamp_ms <= MAX_TIMESTAMP_MS):
             raise InvalidTimestamp(f"{timestamp_ms!r} is not a time in whole milliseconds since 1970")
@@ -271,9 +248,11 @@ class Producer:
         return lanes
 
     def _grow(self, lanes: TopicLanes, topic: str, count: int) -> None:
+        lanes.lanes += [self._lane(topic, partition) for partition in range(len(lanes.lanes), count)]
+
+    def _lane(self, topic: str, partition: int) -> Lane:
         options = self._options
-        for partition in range(len(lanes.lanes), count):
-            lanes.lanes.append(Lane(topic, partition, options.batch_bytes, options.compression, self._is_idempotent))
+        return Lane(topic, partition, options.batch_bytes, options.compression, self._is_idempotent)
 
     async def _look_for(self, topic: str, lanes: TopicLanes, partition: int) -> None:
         """A partition that we do not know of: it may have been added since."""
@@ -352,9 +331,13 @@ class Producer:
             if not promise.done():
                 promise.set_exception(error)
                 promise.exception()  # seen: `flush` and `close` tell of it
-        self._failures += batch.count
-        self._failed_first = self._failed_first or error
+        self.missed(error, batch.count)
         self._release(batch)
+
+    def missed(self, error: HeadraceError, count: int = 1) -> None:
+        """Records whose futures alone know that they failed: `flush` and `close` tell of them."""
+        self._failures += count
+        self._failed_first = self._failed_first or error
 
     def _release(self, batch: Batch) -> None:
         self._buffered -= batch.size
@@ -375,22 +358,3 @@ class Producer:
         self._failures, self._failed_first = 0, None
         if count > 0 and first is not None:
             raise DeliveryFailed(count, first) from first
-
-
-def _bytes(content: object) -> bytes:
-    if isinstance(content, str):
-        return content.encode()
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content)
-    raise TypeError(f"keys and values are bytes, text or None, not {type(content).__name__}")
-
-
-def _headers(given: GivenHeaders) -> tuple[Headers, int]:
-    size, found = 0, []
-    for name, content in given.items() if isinstance(given, dict) else given:
-        if not isinstance(name, str):
-            raise TypeError(f"a header's name is text, not {type(name).__name__}")
-        raw = None if content is None else _bytes(content)
-        size += HEADER_PAIR_BYTES + len(name.encode()) + (len(raw) if raw else 0)
-        found.append((name, raw))
-    return tuple(found), size

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from typing import Final
+from uuid import UUID
 
 from headrace.client.fetched import Chunk
 from headrace.client.values import Record, TopicPartition
 from headrace.errors import HeadraceError, OffsetOutOfRange
+from headrace.records.header import BatchHeader
 
 OUT_OF_RANGE: Final = ("error", "start", "end")  # what to do about an offset that the log does not hold
 
@@ -15,11 +17,12 @@ OUT_OF_RANGE: Final = ("error", "start", "end")  # what to do about an offset th
 class Reading:
     __slots__ = (
         "buffered", "chunks", "end", "error", "failures", "fetch_epoch", "fetch_offset", "generation",
-        "is_asked", "is_in_line", "is_paused", "lost_since", "not_before", "offset", "where",
+        "is_asked", "is_in_line", "is_paused", "lost_since", "not_before", "offset", "topic_id", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, offset: int, end: int | None) -> None:
         self.where, self.offset, self.end = where, offset, end
+        self.topic_id: UUID | None = None  # whose offsets these are; None until it is looked up, and where nobody says
         self.fetch_offset = offset  # where the next Fetch goes on; `offset` is what the user gets next
         self.fetch_epoch = -1  # of the last batch fetched: by it the broker can tell that the log was cut
         self.chunks: deque[Chunk] = deque()
@@ -65,13 +68,24 @@ class Reading:
         """The records of the next batch that was fetched; may be none."""
         chunk = self.chunks[0]
         topic, partition = self.where
-        records, self.offset, self.fetch_epoch = chunk.next(topic, partition, self.offset, self.end)
+        records, offset, epoch = chunk.next(topic, partition, self.offset, self.end)
+        self._took(chunk, offset, epoch)
+        return records
+
+    def next_batch(self) -> tuple[BatchHeader, memoryview | None]:
+        """The next batch that was fetched, as it came; None in its place when it has nothing for this reader."""
+        chunk = self.chunks[0]
+        header, batch = chunk.next_batch(self.offset)
+        self._took(chunk, max(self.offset, header.next_offset), header.leader_epoch)
+        return header, batch
+
+    def _took(self, chunk: Chunk, offset: int, epoch: int) -> None:
+        self.offset, self.fetch_epoch = offset, epoch
         if chunk.is_empty or self.is_done:
             self.chunks.popleft()
             self.buffered -= chunk.size
         if self.end is not None and self.offset > self.end:
             self.offset = self.end
-        return records
 
     def cut_at(self, offset: int) -> OffsetOutOfRange:
         error = OffsetOutOfRange(self.fetch_offset, -1, offset)

@@ -36,13 +36,24 @@ _CLASSES: Final[dict[int, type[errors.HeadraceError]]] = {
     Code.GROUP_SUBSCRIBED_TO_TOPIC: errors.GroupSubscribed,
     Code.OFFSET_METADATA_TOO_LARGE: errors.PositionTooLarge,
     Code.UNSTABLE_OFFSET_COMMIT: errors.UnstablePosition,
+    Code.ILLEGAL_GENERATION: errors.IllegalGeneration,
+    Code.UNKNOWN_MEMBER_ID: errors.UnknownMember,
+    Code.REBALANCE_IN_PROGRESS: errors.RebalanceInProgress,
+    Code.FENCED_INSTANCE_ID: errors.FencedMember,
+    Code.INCONSISTENT_GROUP_PROTOCOL: errors.InconsistentProtocol,
+    Code.INVALID_SESSION_TIMEOUT: errors.InvalidSessionTimeout,
+    Code.GROUP_MAX_SIZE_REACHED: errors.GroupFull,
     Code.COORDINATOR_LOAD_IN_PROGRESS: errors.CoordinatorLoading,
     Code.COORDINATOR_NOT_AVAILABLE: errors.CoordinatorUnavailable,
     Code.NOT_COORDINATOR: errors.NotCoordinator,
     Code.TRANSACTIONAL_ID_NOT_FOUND: errors.UnknownTransactionalId,
     Code.CONCURRENT_TRANSACTIONS: errors.ConcurrentTransactions,
     Code.INVALID_TRANSACTION_TIMEOUT: errors.InvalidTransactionTimeout,
+    Code.INVALID_TXN_STATE: errors.InvalidTransactionState,
+    Code.PRODUCER_FENCED: errors.ProducerFenced,
     Code.TRANSACTION_COORDINATOR_FENCED: errors.CoordinatorFenced,
+    Code.INVALID_PRODUCER_ID_MAPPING: errors.UnknownProducerId,
+    Code.TRANSACTION_ABORTABLE: errors.TransactionAbortable,
 }
 
 NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
@@ -50,6 +61,11 @@ LEADER_NOT_AVAILABLE: Final = 5
 NOT_CONTROLLER: Final = 41
 DUPLICATE_SEQUENCE_NUMBER: Final = 46
 UNKNOWN_PRODUCER_ID: Final = 59
+
+# What says that a coordinator is elsewhere, or not ready.
+MOVING: Final = frozenset(
+    {int(Code.COORDINATOR_LOAD_IN_PROGRESS), int(Code.COORDINATOR_NOT_AVAILABLE), int(Code.NOT_COORDINATOR)}
+)
 
 # What says that our idea of who leads a partition is old.
 MISDIRECTED: Final = frozenset(
@@ -94,6 +110,13 @@ _OWN: Final[dict[int, str]] = {
     Code.NON_EMPTY_GROUP: "it has members; stop them first",
     Code.GROUP_ID_NOT_FOUND: "there is no such group",
     Code.GROUP_SUBSCRIBED_TO_TOPIC: "members read that topic; stop them first",
+    Code.ILLEGAL_GENERATION: "the group went on without this member; what it read since is read again by others",
+    Code.UNKNOWN_MEMBER_ID: "the group does not know this member any more; what it read since is read again by others",
+    Code.REBALANCE_IN_PROGRESS: "partitions are just being given out anew",
+    Code.FENCED_INSTANCE_ID: "another process has joined with the same instance name; this one is over",
+    Code.INCONSISTENT_GROUP_PROTOCOL: "its members share out partitions in other ways than this one's `assignors`",
+    Code.INVALID_SESSION_TIMEOUT: "the broker does not take that session timeout",
+    Code.GROUP_MAX_SIZE_REACHED: "it has as many members as the broker lets it have",
     Code.UNSTABLE_OFFSET_COMMIT: "a transaction that would move the position has not ended",
     Code.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
 }

@@ -35,6 +35,7 @@ UNKNOWN_TOPIC_S: Final = 5.0  # a topic that is gone for this long is not coming
 PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING, RECORD_LIST_TOO_LARGE = 90, 49, 18
 # Refusals after which the batch may be written all the same.
 _DOUBTFUL: Final = frozenset({int(Code.REQUEST_TIMED_OUT), 13, 20, int(Code.KAFKA_STORAGE_ERROR)})
+_LOST_NUMBERS: Final = frozenset({int(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), UNKNOWN_PRODUCER_ID})
 _NEW_IDENTITY: Final = frozenset({int(Code.INVALID_PRODUCER_EPOCH), PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING})
 
 
@@ -46,7 +47,11 @@ class Sender:
         request_timeout: float,
         settled: Callable[[Lane, Batch, int, int], None],
         failed: Callable[[Lane, Batch, HeadraceError], None],
+        transactional_id: str | None = None,
     ) -> None:
+        self.transactional_id = transactional_id
+        self.identifier: Callable[[Lane], None] | None = None  # who gives lanes their identity, if not we
+        self.newest_produce: int | None = None  # for who may not say it in the newest version
         self.asking, self.metadata, self.acks = asking, asking.metadata, acks
         self.request_timeout = request_timeout
         self.loop = asyncio.get_running_loop()
@@ -136,7 +141,9 @@ class Sender:
     def _refused(self, lane: Lane, batch: Batch, code: int, error: HeadraceError, now: float) -> None:
         batch.last_error = error
         not_before = now + backoff.wait_s(batch.attempts)
-        if lane.is_idempotent and code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID):
+        if lane.is_transactional and (code in _NEW_IDENTITY or (code in _LOST_NUMBERS and lane.is_first(batch))):
+            self.refuse(lane, batch, error)  # only the coordinator may give other numbers
+        elif lane.is_idempotent and code in _LOST_NUMBERS:
             lane.out_of_order(batch, 0.0 if batch.attempts == 1 else not_before)
         elif lane.is_idempotent and code in _NEW_IDENTITY:
             lane.out_of_order(batch, not_before, new_identity=True)
@@ -189,7 +196,9 @@ class Sender:
 
     def identify(self, lane: Lane) -> None:
         """Gives the lane a producer id, at once if we have one that it can use."""
-        if self._identity is not None and self._identity.id != lane.lost_id:
+        if self.identifier is not None:
+            self.identifier(lane)
+        elif self._identity is not None and self._identity.id != lane.lost_id:
             lane.begin(self._identity)
             self.offer(lane)
         elif self._identifying is None:

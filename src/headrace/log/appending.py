@@ -79,18 +79,19 @@ class Appending(Durability):
 
     def flush(self) -> None:
         """Writes what is staged. DiskFull, StorageFailed: nothing of it was kept."""
-        staged, interval_bytes = self._staged, self.config.index_interval_bytes
+        staged, config = self._staged, self.config
         if not staged:
             return
         if self.failed is not None:
             self._unstage()
             raise self.failed
-        must_roll = self._must_roll()
-        segment = self.start_segment(self.written_offset, self._staged_at_ms) if must_roll else self.segments[-1]
+        segments = self.segments
+        must_roll = not segments or self._is_full(segments[-1])
+        segment = self.start_segment(self.written_offset, self._staged_at_ms) if must_roll else segments[-1]
         try:
-            position = self._write(segment)
+            began_at = position = self._write(segment)
             for buffer, base_offset, _, max_timestamp in staged:
-                segment.note(base_offset, position, max_timestamp, interval_bytes)
+                segment.note(base_offset, position, max_timestamp, config.index_interval_bytes)
                 position += len(buffer)
             self.size_bytes += position - segment.size
             segment.size, segment.next_offset = position, self.end_offset
@@ -98,21 +99,23 @@ class Appending(Durability):
                 self._reserve(segment)
             if not segment.dirty:
                 self._dirty(segment)
-            if self._unread_bytes <= self.config.tail_bytes:
-                self._unread_bytes += self._staged_bytes
+            if self._unread_bytes <= config.tail_bytes:
+                self._unread_bytes += position - began_at
                 self._tail.append(staged)
-            else:
+            elif self._tail.size_bytes:
                 self._tail.skip_to(self.end_offset)
+            else:
+                self._tail.first_offset = self.end_offset
             self._written()
         except HeadraceError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it was, it came in the midst of a write
             self._doubt(segment, error)
-        if (must_roll and segment.base > self.start_offset) or self.appended_bytes - self.snapshot_at >= SNAPSHOT_BYTES:
+        if self.appended_bytes - self.snapshot_at >= SNAPSHOT_BYTES or (must_roll and segment.base > self.start_offset):
             self.checkpoint.request()
         elif self.checkpoint.is_due:
             self.checkpoint.start()
-        if self.written_offset - self.synced_offset >= self.config.flush_messages:
+        if self.written_offset - self.synced_offset >= config.flush_messages:
             self.sync_soon()
         self.on_append()
 
@@ -121,16 +124,16 @@ class Appending(Durability):
         """Bytes of batches: what a recovery would walk over."""
         return self.appended_bytes - self.snapshot_at
 
-    def _must_roll(self) -> bool:
-        if not self.segments:
-            return True
-        segment = self.segments[-1]
-        if segment.revision:  # compacted, and therefore complete
-            return True
-        return segment.size > SEGMENT_HEADER_BYTES and (
-            segment.size + self._staged_bytes > self.config.segment_bytes
-            or self._staged_at_ms >= self._roll_at_ms
-            or self.end_offset - segment.base > MAX_RELATIVE_OFFSET
+    def _is_full(self, segment: Segment) -> bool:
+        """Or compacted, and therefore complete."""
+        size = segment.size
+        return segment.revision > 0 or (
+            size > SEGMENT_HEADER_BYTES
+            and (
+                size + self._staged_bytes > self.config.segment_bytes
+                or self._staged_at_ms >= self._roll_at_ms
+                or self.end_offset - segment.base > MAX_RELATIVE_OFFSET
+            )
         )
 
     def start_segment(self, base: int, now_ms: int) -> Segment:
@@ -194,8 +197,8 @@ class Appending(Durability):
 
     def _write(self, segment: Segment) -> int:
         """One pwritev. Gives the position of the first batch."""
-        buffers = [batch[0] for batch in self._staged]
-        position, size = segment.size, self._staged_bytes
+        staged, position, size = self._staged, segment.size, self._staged_bytes
+        buffers = [staged[0][0]] if len(staged) == 1 else [batch[0] for batch in staged]
         if not position:
             buffers.insert(0, self._header(segment))
             size += SEGMENT_HEADER_BYTES

@@ -22,7 +22,7 @@ from headrace.log.checkpoint import Checkpoint
 from headrace.log.config import Done, LogConfig, OnEvent, Staged, ignore_error, ignore_event
 from headrace.log.damage import Hole, save_holes
 from headrace.log.memory import MemoryLog
-from headrace.log.reader import FileRead, ReadResult, Wish
+from headrace.log.reader import FileRead, ReadResult, Wish, read_plain
 from headrace.log.recovered import Recovered
 from headrace.log.segment import Segment
 from headrace.log.services import Services
@@ -84,18 +84,29 @@ class Log(Appending):
         place = bisect_right(self._bases, wish.offset) - 1
         segment, services = self.segments[place], self.services
         interval_bytes = self.config.index_interval_bytes
-        read = FileRead(services.files, segment, wish, self.holes, self._on_damage, interval_bytes, self._following)
         if segment is not self.segments[-1]:
             services.indexes.touch(segment)
+        read: FileRead | None = None
         try:
-            found = read.try_now(services.budget.open(segment)) if segment.index is not None else None
+            found = None
+            if segment.index is not None:
+                handle = services.budget.open(segment)
+                if not self.holes and not segment.has_gaps:
+                    found = read_plain(services.files, handle, segment, segment.index, wish, interval_bytes)
+                if found is None:
+                    read = self._file_read(segment, wish)
+                    found = read.try_now(handle)
         except OSError:
             found = None
         if found is None:
             services.metrics.disk_reads += 1
-            return read
+            return read or self._file_read(segment, wish)
         services.metrics.file_reads += 1
         return found
+
+    def _file_read(self, segment: Segment, wish: Wish) -> FileRead:
+        files, interval_bytes = self.services.files, self.config.index_interval_bytes
+        return FileRead(files, segment, wish, self.holes, self._on_damage, interval_bytes, self._following)
 
     def _following(self, offset: int) -> Segment | None:
         """Called by reads, off the loop: the first segment from that offset on."""

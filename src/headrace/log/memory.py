@@ -21,7 +21,7 @@ OFFSETS_PER_MS = 4000
 
 
 class MemoryLog(Staging):
-    __slots__ = ("_budget", "_tail")
+    __slots__ = ("_budget", "_tail", "reads")
 
     def __init__(self, config: LogConfig, clock: Clock, budget: RingBudget | None = None) -> None:
         first = clock.now_ms() * OFFSETS_PER_MS
@@ -29,6 +29,7 @@ class MemoryLog(Staging):
         self._budget = budget or RingBudget(StoreLimits().memory_topics_bytes)
         self._tail = Tail(self._ring_bytes(), self._budget, first)
         self._tail.on_loss = self._lose
+        self.reads = 0  # that found something
 
     @property
     def synced_offset(self) -> int:
@@ -71,6 +72,7 @@ class MemoryLog(Staging):
         end = self._readable_end(offset, up_to)
         if offset >= end:
             return ReadResult([], 0, offset)
+        self.reads += 1
         return self._tail.read(offset, max_bytes, end, at_least_one)
 
     def timestamp_lookup(self, timestamp_ms: int) -> MemoryLookup:

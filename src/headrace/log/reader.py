@@ -29,13 +29,13 @@ from headrace.log.walk import Fetch, Walk
 from headrace.log.writing import explain, read_whole
 from headrace.ports import Buffer, Files
 from headrace.records.batch import HEADER_BYTES, read_header
-from headrace.records.kernel import cut, scan
+from headrace.records.kernel import cut, pick, scan
 
 TOO_SHORT = "the file is shorter than what was written to it"
 NOT_A_HEADER = "a batch's header is not one"
 OUT_OF_ORDER = "an offset is out of order"
 
-__all__ = ["FileRead", "ReadResult", "Wish", "load_index"]
+__all__ = ["FileRead", "ReadResult", "Wish", "load_index", "read_plain"]
 
 MaybeFetch = Callable[[int, int], Buffer | None]  # as Fetch; None: it would have to wait
 
@@ -241,6 +241,25 @@ class FileRead:
         hole = Hole(damage.offset, next_offset, segment.base, damage.position, position, damage.why)
         self._on_damage(hole)
         return DamagedRange(offset, next_offset, damage.why)
+
+
+def read_plain(
+    files: Files, handle: int, segment: Segment, index: Index, wish: Wish, interval_bytes: int
+) -> ReadResult | None:
+    """On the loop: the read of a segment without gaps and holes, where all is as it should be. None: FileRead's."""
+    offset, max_bytes, up_to, _ = wish
+    relative, position = index.find(offset - segment.base)
+    expected = segment.base + relative
+    wanted = max_bytes if expected == offset else max_bytes + interval_bytes
+    try:
+        data = files.pread_nowait(handle, min(wanted, segment.size - position), position)
+    except OSError:
+        return None
+    found = pick(data, expected, offset, up_to, max_bytes) if data is not None else None
+    if found is None or data is None:
+        return None
+    begin, end, next_offset = found
+    return ReadResult([memoryview(data)[begin:end]], end - begin, next_offset)
 
 
 def _offset_at(data: Buffer, at: int, expected: int) -> int:

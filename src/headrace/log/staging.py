@@ -141,8 +141,9 @@ class Staging:
         self._staged = []
         self._staged_bytes = 0
         self._undo.clear()
-        self.written_offset = self.end_offset
-        self._settle()
+        self.written_offset = self.stable_offset = self.end_offset
+        if self.producers.transactions.ongoing:
+            self._settle()
 
     def _settle(self) -> None:
         """Finds out what is stable. Only of what is written: what is staged may yet be taken back."""

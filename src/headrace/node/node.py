@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import random
 from collections.abc import Callable
 
@@ -15,12 +14,12 @@ from headrace.cluster import controller
 from headrace.cluster.image import Image
 from headrace.cluster.quorum import Quorum
 from headrace.cluster.records import ClusterCreated, MetadataRecord
-from headrace.doors.http.door import HttpDoor
-from headrace.doors.kafka.door import KafkaDoor
+from headrace.doors.places import UNBOUNDED, Places
 from headrace.errors import HeadraceError, InvalidConfig
 from headrace.log.config import StoreLimits
 from headrace.log.store import LogStore
 from headrace.metrics import Histogram
+from headrace.node import doors
 from headrace.node.events import Events
 from headrace.node.host import DiskSpace
 from headrace.node.real import LoopTimers
@@ -43,24 +42,27 @@ class Node:
         chance: random.Random,
         on_event: OnEvent,
         open_files: int = 1024,
+        connections: int = UNBOUNDED,
         log_background: Background | None = None,
         end_background: Callable[[], None] = lambda: None,
         disk_space: Callable[[], DiskSpace | None] = lambda: None,
         loggers: Loggers | None = None,
     ) -> None:
-        """`log_background`: threads for the log alone, so that a sync never waits behind reads. `end_background` waits
+        """`connections`: of all doors together, so that they never take the log's `open_files`.
+        `log_background`: threads for the log alone, so that a sync never waits behind reads. `end_background` waits
         for what they still do; after it the data directory is let go. `disk_space` may wait for the disk."""
         self.settings = settings
         self._files, self.clock, self.background = files, clock, background
         self._log_background, self._end_background = log_background or background, end_background
-        self._chance, self._open_files, self.disk_space = chance, open_files, disk_space
+        self.chance, self._open_files, self.disk_space = chance, open_files, disk_space
         self._loggers = loggers
         self.events = Events(on_event)
         self.watch = NodeWatch(self)
         self.lag = Histogram()
-        self.doors: dict[str, KafkaDoor | HttpDoor] = {}
+        self.doors: dict[str, doors.Door] = {}
         self.addresses: dict[str, Address] = {}
         self.is_stopping = False
+        self._places = Places(connections)
         self._started_at = self._due = clock.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self._ticks = 0
@@ -86,32 +88,26 @@ class Node:
                 self.clock,
                 self.background,
                 loop.create_future,
-                lambda: self._chance.randbytes(16),
+                lambda: self.chance.randbytes(16),
                 self.events.event,
                 LoopTimers(loop),
             )
             self.broker.loggers, self.broker.disk_space = self._loggers, self.disk_space
-            advertised = settings.kafka_advertised
-            self.kafka = KafkaDoor(
-                self.broker,
-                self.background,
-                loop,
-                settings.kafka_limits,
-                self._chance,
-                self.events.event,
-                None if advertised is None else (advertised.host, advertised.port),
-            )
-            self.http = HttpDoor(self.watch, self.background, loop, settings.http_limits, self.clock.monotonic)
-            self.doors = {"kafka": self.kafka, "http": self.http}
-            for name, address in (("kafka", settings.kafka), ("http", settings.http)):
-                if address is not None:
-                    self.addresses[name] = await self._listen(name, address)
+            self.kafka, self.http = doors.kafka_door(self, loop), doors.http_door(self, loop)
+            self.tcp = doors.tcp_doors(self, loop)
+            self.doors = {"kafka": self.kafka, "http": self.http, **self.tcp}
+            for door in self.doors.values():
+                door.places = self._places
+            for name, address in settings.listen().items():
+                if name in self.doors:
+                    self.addresses[name] = await doors.listen(name, self.doors[name], address)
             self.broker.configuration.bound = tuple(
                 StaticSetting(f"headrace.{name}.bound", str(address), f"Where the {name} door listens.")
                 for name, address in self.addresses.items()
             )
             await self._register()
             self.broker.groups.start()
+            self.broker.queues.start()
             self.broker.transactions.start()
             await self.broker.make_sure_of(settings.default_topics)
         except BaseException:
@@ -126,8 +122,8 @@ class Node:
         if self._timer is not None:
             self._timer.cancel()
         self.broker.groups.stop()
-        for door in self.doors.values():
-            await door.stop()
+        await asyncio.gather(*(door.stop() for door in self.doors.values()))  # each waits for what it has under way
+        await self.broker.queues.stop()
         self.broker.flush()
         drained = self._loop.create_future()
         self.store.drain(lambda: drained.set_result(None))
@@ -150,23 +146,16 @@ class Node:
 
     def _registration(self, image: Image) -> list[MetadataRecord]:
         listeners = {name: str(address) for name, address in self.addresses.items()}
-        if self.settings.kafka_advertised is not None:
-            listeners["kafka"] = str(self.settings.kafka_advertised)
+        advertised = {"kafka": self.settings.kafka_advertised, "http": self.settings.http_advertised}
+        listeners |= {name: str(address) for name, address in advertised.items() if address is not None}
         records = controller.register_node(image, self.settings.node_id, listeners, None)
         if not image.cluster_id:
-            cluster_id = self._chance.randbytes(16)
+            cluster_id = self.chance.randbytes(16)
             records = [ClusterCreated(_text_id(cluster_id), self.clock.now_ms()), *records]
         elif self.settings.node_id not in image.nodes:
             known = ", ".join(map(str, sorted(image.nodes)))
             raise InvalidConfig(f"{self.settings.data} belongs to node {known}: start with --node-id {known}")
         return records
-
-    async def _listen(self, name: str, at: Address) -> Address:
-        try:
-            host, port = await self.doors[name].start(at.host, at.port)
-        except OSError as error:
-            raise cannot_listen(name, at, error) from error
-        return Address(host, port)
 
     @property
     def uptime_s(self) -> float:
@@ -191,15 +180,11 @@ class Node:
         self.broker.sync_due()
         self.broker.maintain()
         self.broker.groups.catch_up()
+        self.broker.queues.catch_up()
         self.watch.look()
         self.kafka.look_for_timeouts()
-
-
-def cannot_listen(door: str, at: Address, error: OSError) -> HeadraceError:
-    return HeadraceError(
-        f"cannot listen on {at} for {door}: {os.strerror(error.errno) if error.errno else error}; "
-        f"--{door} HOST:PORT moves it (port 0: any free one)"
-    )
+        for tcp in self.tcp.values():
+            tcp.look_for_timeouts()
 
 
 def _text_id(raw: bytes) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from headrace import __version__
-from headrace.doors.http.watch import Check, Health, Readiness, Summary
+from headrace.doors.http.watch import Check, Health, Readiness
 from headrace.node import host
 from headrace.node.host import DiskSpace
 
@@ -40,11 +40,6 @@ class NodeWatch:
 
     async def readiness(self) -> Readiness:
         return self._judged(await self._off_loop(self._node.disk_space))
-
-    def summary(self) -> Summary:
-        node = self._node
-        topics = [topic.name for topic in node.broker.topics() if not topic.internal]
-        return Summary(node.settings.node_id, {}, sorted(topics))
 
     async def exposition(self, *, openmetrics: bool) -> bytes:
         from headrace.node.metrics import reading  # with the first scrape: a start is quick

@@ -8,23 +8,26 @@ headers     list of (key string, value binary), in order, keys may repeat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from headrace.ports import Buffer
 from headrace.records import kernel
 from headrace.records.buffers import Binary, Columns, Numbers, Run
 from headrace.records.codec import PLAIN, BatchOptions, records_bytes, seal, split
+from headrace.records.header import BatchHeader
 from headrace.records.record import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Inputs = tuple[Numbers | None, Binary | None, Binary | None, tuple[Numbers, Binary, Binary] | None]
+Inputs = tuple[Numbers | None, Binary | None, Binary | None, tuple[Numbers, Binary, Binary] | None]
 
 DEFAULT_BATCH_BYTES = 1_000_000  # fits Kafka's default max.message.bytes (1,048,588) with room to spare
 
 
+@cache
 def schema() -> pa.Schema:
     import pyarrow as pa
 
@@ -42,24 +45,25 @@ def schema() -> pa.Schema:
 
 def to_arrow(batches: Iterable[Buffer], *, skip_control: bool = True, check_crc: bool = True) -> pa.RecordBatch:
     """All records of `batches`, each of which may be several in a row, as one table."""
-    import pyarrow as pa
-
     runs: list[Run] = []
     for buffer in batches:
         for header, body in split(buffer, check_crc=check_crc):
             if not (skip_control and header.is_control):
-                append_time_ms = header.max_timestamp if header.is_log_append_time else None
-                runs.append(
-                    (
-                        records_bytes(header, body),
-                        header.record_count,
-                        header.base_offset,
-                        header.base_timestamp,
-                        append_time_ms,
-                    )
-                )
-    columns = Columns(*kernel.decode_columns(runs))
-    return pa.RecordBatch.from_arrays(_arrays(columns), schema=schema())
+                runs.append(run_of(header, body))
+    return table_of(runs)
+
+
+def run_of(header: BatchHeader, body: Buffer) -> Run:
+    """A batch's records without compression, as the kernel takes them."""
+    append_time_ms = header.max_timestamp if header.is_log_append_time else None
+    return records_bytes(header, body), header.record_count, header.base_offset, header.base_timestamp, append_time_ms
+
+
+def table_of(runs: Sequence[Run]) -> pa.RecordBatch:
+    """All records of the runs, in their order."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(_arrays(Columns(*kernel.decode_columns(runs))), schema=schema())
 
 
 def from_arrow(
@@ -78,7 +82,7 @@ def from_arrow(
 
     encoded: list[bytearray] = []
     for chunk in table.to_batches() if isinstance(table, pa.Table) else [table]:
-        columns = _inputs(chunk)
+        columns = inputs_of(chunk)
         first = 0
         while first < chunk.num_rows:
             batch, rows, base_timestamp, max_timestamp = kernel.encode_columns(
@@ -122,7 +126,13 @@ def _arrays(columns: Columns) -> list[Any]:
     ]
 
 
-def _inputs(chunk: pa.RecordBatch) -> _Inputs:
+def key_of(chunk: pa.RecordBatch) -> Binary | None:
+    """The column `key` as the kernel takes it, where there is one."""
+    return _binary(chunk.column("key")) if "key" in chunk.schema.names else None
+
+
+def inputs_of(chunk: pa.RecordBatch) -> Inputs:
+    """The columns as the kernel takes them."""
     import pyarrow as pa
 
     if "value" not in chunk.schema.names:

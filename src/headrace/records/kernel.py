@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-API_VERSION = 4  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
+API_VERSION = 8  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
 
 
 def _why_not() -> str:
@@ -37,7 +37,10 @@ if TYPE_CHECKING or not NATIVE:
         decode_columns,
         decode_records,
         encode_columns,
+        encode_partitioned,
         encode_records,
+        key_partitions,
+        pick,
         room,
         scan,
         stamp_append_time,
@@ -51,7 +54,10 @@ else:
         decode_columns,
         decode_records,
         encode_columns,
+        encode_partitioned,
         encode_records,
+        key_partitions,
+        pick,
         room,
         scan,
         stamp_append_time,
@@ -68,7 +74,10 @@ __all__ = [
     "decode_columns",
     "decode_records",
     "encode_columns",
+    "encode_partitioned",
     "encode_records",
+    "key_partitions",
+    "pick",
     "room",
     "scan",
     "stamp_append_time",

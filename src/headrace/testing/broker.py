@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError, InvalidConfig
 from headrace.node import settings as node_settings
 from headrace.node.settings import Settings
 from headrace.node.settings.sources import nearest
-from headrace.node.settings.table import BY_FLAG
+from headrace.node.settings.table import BY_FLAG, LISTEN
 from headrace.testing.aio import AsyncBroker
 from headrace.testing.clock import BrokerClock, Duration, MovableClock, duration_s, nanoseconds
 from headrace.testing.events import Event, Events
@@ -39,7 +39,6 @@ T = TypeVar("T")
 Storage = Literal["memory", "disk"]
 Topics = Mapping[str, int] | Iterable[str]
 
-DOORS = ("kafka", "http")
 OFF = "off"
 OWN_ARGUMENTS = ("storage", "seed", "topics", "data", "host")  # beside the flags of serve
 
@@ -124,6 +123,11 @@ class Broker(Shortcuts):
     def http(self) -> str:
         """`HOST:PORT` of the http door."""
         return self.address("http")
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """`HOST:PORT` of every door that it has, by its name: kafka, binary, lines, json, http, msgpack."""
+        return {door: self.address(door) for door in LISTEN if getattr(self._settings, door, None) is not None}
 
     def address(self, door: str) -> str:
         """Stays the same while the broker is down."""
@@ -269,7 +273,7 @@ class Broker(Shortcuts):
 
     def _read_settings(self, root: str) -> Settings:
         flags = {"data": root}
-        for door in DOORS:
+        for door in LISTEN:
             if self._given.get(door) is None:
                 self._ports[door] = ReservedPort(self._host)
                 host = f"[{self._host}]" if ":" in self._host else self._host

@@ -24,11 +24,8 @@ from headrace.errors import HeadraceError
 from headrace.testing.group_member import GROUP, TOPIC, Give, GroupMember, Lost, Promises
 from headrace.testing.history import Violation
 from headrace.testing.loop import SimulatedLoop, simulated_loop
-from headrace.testing.machine import SimulatedMachine
-from headrace.testing.network import Network
-from headrace.testing.process import Process
+from headrace.testing.node_simulation import KILL, POWER, SYNC, NodeSimulation, ended, run_to_end
 
-HOST, PORT = "node", 9092
 LOSS = 0.01  # of messages, each way
 SETTLE_S = 90.0  # more than session, rebalance and request timeouts one after the other, a few times
 
@@ -48,39 +45,27 @@ class Result(NamedTuple):
     commits: int
 
 
-class GroupSimulation:
+class GroupSimulation(NodeSimulation):
     def __init__(self, loop: SimulatedLoop, options: Options) -> None:
-        self.loop, self.options = loop, options
-        self.network = Network(loop)
-        self.machine = SimulatedMachine(loop)
+        super().__init__(loop, "groups", (KILL, KILL, POWER, SYNC))
+        self.options = options
         self.promises = Promises()
-        self.chance = loop.random_for("groups")
-        self.is_calm = self.is_settled = False  # no more faults and deaths; and the group is as it should be
-        self._node: Process | None = None
-        self._serves = False
+        self.is_settled = False  # the group is as it should be
         names = [f"m{number}" for number in range(options.members)]
         self.members = [GroupMember(name, self, loop.random_for(name)) for name in names]
-        self._processes = {name: loop.process(name, name) for name in names}
+        self.add_processes(names)
 
-    @property
-    def now(self) -> float:
-        return self.loop.time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    def topic(self) -> NewTopic:
+        return NewTopic(TOPIC, self.options.partitions)
 
     async def main(self) -> Groups:
-        await self._start()
-        tasks = [self._spawn(member.name, member.run()) for member in self.members]
-        for _ in range(self.options.faults):
-            await asyncio.sleep(self.chance.uniform(0, 2 * self.options.duration_s / self.options.faults))
-            await self._strike()
+        await self.start()
+        tasks = [self.spawn(member.name, member.run()) for member in self.members]
+        await self.strike_for(self.options.duration_s, self.options.faults)
         self.is_calm = True
         groups = await self._settle()
         self.is_settled = True
-        await asyncio.wait(tasks)
-        for task in tasks:
-            task.result()
+        await ended(tasks)
         return groups
 
     async def _settle(self) -> Groups:
@@ -98,59 +83,25 @@ class GroupSimulation:
                 return groups
         raise Violation(f"the group has not settled {SETTLE_S:.0f} s after all was calm")
 
-    # The node
-
-    async def _start(self) -> None:
-        node = self._node = self.loop.process("node", HOST)
-        while True:
-            try:
-                await node.run(self.loop.create_task, self.machine.start(self.loop, HOST, PORT))
-                break
-            except (HeadraceError, OSError):
-                await asyncio.sleep(0.1)
-        assert self.machine.node is not None
-        wish = NewTopic(TOPIC, self.options.partitions)
-        await node.run(self.loop.create_task, self.machine.node.broker.make_sure_of([wish]))
-        self._serves = True
-
-    async def _strike(self) -> None:
-        kind = self.chance.choice(("kill", "kill", "power", "sync"))
-        self.loop.trace.add("fault", kind)
-        if kind == "sync":
-            self.machine.strike("sync")
-            await asyncio.sleep(1)
-            self.machine.heal("sync")
-            return
-        assert self._node is not None
-        self._serves = False
-        if kind == "power":
-            self.network.power_off(HOST)
-        self._node.kill()
-        self.machine.crash() if kind == "kill" else self.machine.lose_power()
-        await asyncio.sleep(self.chance.uniform(0, 3))
-        if kind == "power":
-            self.network.power_on(HOST)
-        await self._start()
-
     # Messages
 
     async def ask(
         self, who: str, call: Callable[[Groups, Give], None], timeout_s: float, heard: Callable[[], None] | None
     ) -> Any:
         """`heard` is called when a good answer arrives."""
-        node, chance = self._node, self.chance
+        node, chance = self.node, self.chance
         answered: asyncio.Future[Any] = self.loop.create_future()
 
         def give(answer: Any) -> None:
             if not self._is_lost():
-                self._processes[who].run(self.loop.call_later, chance.uniform(0.0001, 0.05), arrive, answer)
+                self.process(who).run(self.loop.call_later, chance.uniform(0.0001, 0.05), arrive, answer)
 
         def arrive(answer: Any) -> None:
             if not answered.done():
                 answered.set_result(answer)
 
         def reach() -> None:
-            if self._serves and self.machine.node is not None:
+            if self.serves and self.machine.node is not None:
                 try:
                     call(self.machine.node.broker.groups, give)
                 except HeadraceError as error:
@@ -170,24 +121,12 @@ class GroupSimulation:
     def _is_lost(self) -> bool:
         return not self.is_calm and self.chance.random() < LOSS
 
-    def _spawn(self, name: str, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = self._processes[name].run(self.loop.create_task, work)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.loop.fail(error)
-
 
 def run(seed: int, options: Options | None = None) -> Result:
     """One run; raises what was wrong, with the seed."""
     with simulated_loop(seed, permute=True) as loop:
         simulation = GroupSimulation(loop, options or Options())
-        try:
-            groups = loop.run_until_complete(simulation.main())
-        except Violation as violation:
-            raise Violation(f"seed {seed}: {violation}") from violation
+        groups = run_to_end(loop, seed, simulation.main())
         generation = groups.hosted[GROUP].group.generation if GROUP in groups.hosted else 0
         return Result(seed, loop.trace.hash, generation, len(simulation.promises.acknowledged))
 

@@ -27,7 +27,7 @@ from headrace.broker.groups.events import (
 from headrace.broker.groups.hosted import Hosted
 from headrace.broker.groups.hosting import TOPIC, Hosting, call
 from headrace.broker.groups.lag import LagWatch
-from headrace.broker.groups.positions import Commit
+from headrace.broker.groups.positions import Commit, Place
 from headrace.broker.groups.retention import MINUTE_MS, expired
 from headrace.broker.groups.settings import GroupSettings
 from headrace.errors import (
@@ -51,6 +51,7 @@ class Groups(Hosting):
         self.lag = LagWatch(broker, self)
         self.our_name: Callable[[str], str] = str  # of a topic that a member names; a door may know other names
         self._order = count(1 << 62)  # after all that a replay counts
+        self._in_flight: dict[int, Flight] = {}  # commits that are being kept
         self._retention_at = broker.clock.monotonic()
         self.committed = self.expired = 0  # positions, since the start
 
@@ -59,6 +60,7 @@ class Groups(Hosting):
     def maintain(self) -> None:
         """What comes due with time; the driver calls it every few seconds."""
         self.lag.look()
+        self._bury_again()
         now = self._broker.clock.monotonic()
         if now - self._retention_at >= self.settings.retention_check_ms / 1000:
             self._retention_at = now
@@ -169,11 +171,13 @@ class Groups(Hosting):
             done(None)
             return
         order = next(self._order)
+        flight = self._in_flight[order] = Flight(hosted, commits)
 
         def kept(error: HeadraceError | None) -> None:
+            del self._in_flight[order]
             if error is None:
                 positions = self.hosted.setdefault(group_id, hosted).positions  # it may have been let go meanwhile
-                for topic, partition, position in commits:
+                for topic, partition, position in flight.still_meant():
                     positions.put(topic, partition, position, order)
                 self.committed += len(commits)
             else:
@@ -193,7 +197,7 @@ class Groups(Hosting):
             raise next(iter(self._unready.values()))
         return list(self.hosted.values())
 
-    def forget_positions(self, hosted: Hosted, places: Sequence[tuple[str, int]], done: Done) -> None:
+    def forget_positions(self, hosted: Hosted, places: Sequence[Place], done: Done) -> None:
         def kept(error: HeadraceError | None) -> None:
             if error is None:
                 for topic, partition in places:
@@ -250,10 +254,12 @@ class Groups(Hosting):
             done(None)
             return
         order = next(self._order)
+        flight = self._in_flight[order] = Flight(hosted, commits)
 
         def kept(error: HeadraceError | None) -> None:
+            del self._in_flight[order]
             if error is None:
-                self.hosted.setdefault(group_id, hosted).positions.pend(producer_id, commits, order)
+                self.hosted.setdefault(group_id, hosted).positions.pend(producer_id, flight.still_meant(), order)
                 self._transactions.setdefault((hosted.partition, producer_id), set()).add(group_id)
             else:
                 self._dismiss_vacant(hosted)
@@ -270,7 +276,52 @@ class Groups(Hosting):
                 self._carry_out(hosted, hosted.group.let_go(gone))
             self.hosted, self._unready, self._transactions = {}, {}, {}
             return
-        for hosted in self.hosted.values():
-            places = [(name, partition) for topic, partition, _ in hosted.positions if topic == name]
-            if places:
-                self.forget_positions(hosted, places, lambda error: None)
+        if self._unready:
+            self._deleted.add(name)
+        graves = [(hosted, hosted.positions.places(name)) for hosted in self.hosted.values()]
+        # The tombstones of commits on their way lie behind these, and before whatever is committed next.
+        graves += [(flight.hosted, flight.bury(name)) for flight in self._in_flight.values()]
+        self._burials.begin(graves)
+
+    async def buried(self) -> None:
+        """Positions of topics that were deleted until now are gone for good."""
+        await self._burials.over()
+
+    def _bury_again(self) -> None:
+        """What could not be written; not what a topic that was made since has a position for."""
+        for old, places in self._burials.take_failed():
+            hosted = self.hosted.get(old.group.id, old)
+            busy = {place for flight in self._in_flight.values() for place in flight.places if flight.is_of(hosted)}
+            later = [place for place in places if place in busy or hosted.positions.is_pending(*place)]
+            if later:
+                self._burials.keep_failed((hosted, later))
+            now = [place for place in places if place not in later and hosted.positions.get(*place) is None]
+            self._burials.begin([(hosted, now)])
+
+
+class Flight:
+    """Positions that are on their way into the log."""
+
+    __slots__ = ("commits", "gone", "hosted")
+
+    def __init__(self, hosted: Hosted, commits: list[Commit]) -> None:
+        self.hosted, self.commits = hosted, commits
+        self.gone: set[str] | None = None  # topics that were deleted meanwhile
+
+    @property
+    def places(self) -> list[Place]:
+        return [(topic, partition) for topic, partition, _ in self.commits]
+
+    def is_of(self, hosted: Hosted) -> bool:
+        return self.hosted.group.id == hosted.group.id
+
+    def bury(self, name: str) -> list[Place]:
+        places = [place for place in self.places if place[0] == name]
+        if places:
+            self.gone = (self.gone or set()) | {name}
+        return places
+
+    def still_meant(self) -> list[Commit]:
+        if self.gone is None:
+            return self.commits
+        return [commit for commit in self.commits if commit[0] not in self.gone]

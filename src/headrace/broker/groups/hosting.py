@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, cast
 
 from headrace.broker.groups import records
+from headrace.broker.groups.burials import Burials
 from headrace.broker.groups.events import Effect, Event, Save, Saved, Tell, Tick
 from headrace.broker.groups.group import Group
 from headrace.broker.groups.hosted import Hosted
@@ -53,6 +54,8 @@ class Hosting:
         self._unready: dict[int, HeadraceError] = dict.fromkeys(partitions, loading)  # not read back, and why
         self._transactions: dict[tuple[int, int], set[str]] = {}  # open ones: groups by partition and producer
         self._ended: dict[int, list[tuple[int, bool]]] = {}  # while it was read back: producer, is it a commit
+        self._deleted: set[str] = set()  # topics, while some positions were not read back
+        self._burials = Burials(broker.new_promise, self._append)
         self._is_stopped = False
         self.saves = 0  # how often a group gave out its partitions, or lost its last member
 
@@ -94,6 +97,13 @@ class Hosting:
             self.end_transaction(producer_id, index, committed)
         for hosted in found.values():
             self._arm(hosted)
+        # Of topics that were deleted meanwhile, or whose deletion was not over when the node died.
+        self._burials.begin([(one, one.positions.places(name)) for one in found.values() for name in self._gone(one)])
+        if not self._unready:
+            self._deleted.clear()
+
+    def _gone(self, hosted: Hosted) -> list[str]:
+        return [name for name in hosted.positions.names() if name in self._deleted or self._broker.topic(name) is None]
 
     def end_transaction(self, producer_id: int, partition: int, committed: bool) -> None:
         """Its marker is in that partition of the topic."""

@@ -57,7 +57,21 @@ class Positions:
             partitions = self._topics[topic] = {}
         partitions[partition] = _Written(position, at)
 
+    def names(self) -> set[str]:
+        """Of topics, also of those whose positions wait."""
+        return {*self._topics, *(topic for pending in self._pending.values() for topic, _ in pending)}
+
+    def places(self, topic: str) -> list[Place]:
+        """Also those that wait."""
+        found = dict.fromkeys((topic, partition) for partition in self._topics.get(topic, ()))
+        for pending in self._pending.values():
+            found |= dict.fromkeys(place for place in pending if place[0] == topic)
+        return list(found)
+
     def remove(self, topic: str, partition: int) -> None:
+        """With what waits for its place."""
+        for pending in self._pending.values():
+            pending.pop((topic, partition), None)
         partitions = self._topics.get(topic)
         if partitions is not None and partitions.pop(partition, None) is not None and not partitions:
             del self._topics[topic]

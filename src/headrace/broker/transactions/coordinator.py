@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.state_topic import Entry, StateTopic
 from headrace.broker.transactions.events import (
+    SEPARATOR,
     Add,
     Answer,
     Append,
@@ -23,6 +24,8 @@ from headrace.broker.transactions.events import (
     Effect,
     End,
     Event,
+    ForgetLedger,
+    Forgotten,
     Init,
     Ledger,
     Loaded,
@@ -34,6 +37,7 @@ from headrace.broker.transactions.events import (
     TimedOut,
     WriteMarkers,
 )
+from headrace.broker.transactions.ledgers import Page
 from headrace.broker.transactions.machine import Machine
 from headrace.broker.transactions.marking import mark
 from headrace.broker.transactions.records import (
@@ -43,6 +47,7 @@ from headrace.broker.transactions.records import (
     encode_key,
     encode_ledger,
     encode_value,
+    ledger_key,
 )
 from headrace.broker.transactions.transaction import NONE, Place, Transaction
 from headrace.errors import CoordinatorLoading, CoordinatorUnavailable, HeadraceError
@@ -52,7 +57,6 @@ if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
 TOPIC = "__transaction_state"
-SEPARATOR = "#"
 SEGMENT_BYTES = str(100 << 20)  # as in Kafka: what is compacted at a time
 LOAD_WAIT_S = 1.0  # what a request waits for the state to be read
 
@@ -71,6 +75,7 @@ class TransactionCoordinator:
         self._promises: dict[int, Promise[None]] = {}
         self._next_ticket = 0
         self._loading: dict[int, list[Promise[None]]] = {}
+        self._is_started = False  # doors are open before
         self._left: list[int] = []  # partitions that the start has yet to read
 
     def partition_for(self, transactional_id: str) -> int:
@@ -98,6 +103,20 @@ class TransactionCoordinator:
         await self.ready(transactional_id)
         return await self._ask(End(self._ticket(), transactional_id, producer_id, epoch, commit, version))
 
+    async def forget_ledger(self, query: str) -> int:
+        """When this returns it is gone for good; the last batch that was in it."""
+        drawn = await self._broker.new_producer_id()
+        return (await self.ask_sink(ForgetLedger, query, drawn))[1]
+
+    @property
+    def ledger_count(self) -> int:
+        return len(self.machine.sinks)
+
+    def ledgers(self, after: str) -> Page:
+        """In the order of names, those that come after this one."""
+        self._check_all_loaded()
+        return self.machine.sinks.page(after)
+
     async def ask_sink(self, kind: type[SinkAsk], query: str, *fields: Any) -> tuple[int, int]:
         """What a query's tasks and its driver ask."""
         await self.ready(query)
@@ -113,9 +132,12 @@ class TransactionCoordinator:
         return self.machine.get(transactional_id)
 
     def transactions(self) -> Iterable[Transaction]:
-        if self._left or self._loading:
-            raise CoordinatorLoading("the transactions are still being read: ask again")
+        self._check_all_loaded()
         return self.machine.transactions()
+
+    def _check_all_loaded(self) -> None:
+        if not self._is_started or self._left or self._loading:
+            raise CoordinatorLoading("the transactions are still being read: ask again")
 
     async def ready(self, transactional_id: str) -> None:
         """The state of this id is there."""
@@ -146,6 +168,7 @@ class TransactionCoordinator:
 
     def start(self) -> None:
         """Reads all that is there, one partition after the other, and ends what was being ended."""
+        self._is_started = True
         topic = self.state_topic.topic
         self._left = list(range(len(topic.partitions))) if topic is not None else []
         self._load_next()
@@ -170,8 +193,11 @@ class TransactionCoordinator:
         def apply(key: bytes, value: bytes | None, _: int) -> None:
             transactional_id = decode_key(key)
             if transactional_id is None:
-                if value is not None and (ledger := decode_ledger(key, value)) is not None:
-                    ledgers[ledger.query] = ledger
+                match decode_ledger(key, value):
+                    case Ledger() as ledger:
+                        ledgers[ledger.query] = ledger
+                    case str(query):
+                        ledgers.pop(query, None)
             elif value is None:
                 found.pop(transactional_id, None)
             else:
@@ -233,19 +259,23 @@ class TransactionCoordinator:
                     promise = self._promises.get(ticket)
                     if promise is not None and not promise.done():
                         promise.set_result(None)
-            case Append(partition=partition, states=states, ledger=ledger):
+            case Append(partition=partition, states=states, ledger=ledger, forgotten=forgotten):
                 records: list[Entry] = [
                     (encode_key(name), None if state is None else encode_value(state)) for name, state in states
                 ]
                 if ledger is not None:
                     records.append(encode_ledger(ledger))
+                if forgotten is not None:
+                    records.append((ledger_key(forgotten), None))
                 ids = tuple(name for name, _ in states)
-                self.state_topic.append(partition, records, partial(self._appended, ids, ledger))
+                self.state_topic.append(partition, records, partial(self._appended, ids, ledger, forgotten))
             case WriteMarkers():
                 for place in effect.places:
                     mark(broker, effect, place, partial(self._marked, effect.transaction.id, place))
             case NewProducerId(id=transactional_id):
                 broker.producer_ids.next(partial(self._given, transactional_id))
+            case Forgotten(ledger=ledger):
+                broker.on_event("transaction.ledger-forgotten", {"query": ledger.query, "batch": ledger.batch})
             case TimedOut(transaction=transaction):
                 broker.on_event(
                     "transaction.timed-out",
@@ -256,10 +286,12 @@ class TransactionCoordinator:
                     },
                 )
 
-    def _appended(self, ids: tuple[str, ...], ledger: Ledger | None, error: HeadraceError | None) -> None:
+    def _appended(
+        self, ids: tuple[str, ...], ledger: Ledger | None, forgotten: str | None, error: HeadraceError | None
+    ) -> None:
         if error is not None:
             error = CoordinatorUnavailable(f"the state of transactions cannot be written: {error}")
-        self._step(Appended(ids, error, ledger))
+        self._step(Appended(ids, error, ledger, forgotten))
 
     def _marked(self, transactional_id: str, place: Place) -> None:
         self._step(Marked(transactional_id, place))

@@ -12,13 +12,17 @@ import msgspec
 from headrace.broker.transactions.transaction import NONE, Place, Transaction
 from headrace.errors import HeadraceError
 
+SEPARATOR = "#"  # between a query and a task, in the transactional id of a member
+
 
 class Ledger(msgspec.Struct, frozen=True):
-    """What is known of a query: the newest write that was seen, the last batch that was committed."""
+    """What is known of a query: the newest write that was seen, the last batch that was committed, and when it last
+    changed. None of these is known of a query that has none."""
 
     query: str
     write_epoch: int = NONE
     batch: int = NONE
+    changed_ms: int = NONE  # also of ledgers that were last written before this was noted
 
 
 # What happened
@@ -70,6 +74,7 @@ class Appended(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
     error: HeadraceError | None = None
     ledger: Ledger | None = None
+    forgotten: str | None = None
 
 
 class Marked(msgspec.Struct, frozen=True):
@@ -133,13 +138,22 @@ class AbortBatch(msgspec.Struct, frozen=True):
     members: tuple[tuple[str, int, int], ...]
 
 
+class ForgetLedger(msgspec.Struct, frozen=True):
+    """The query's ledger goes, and the members that it ever had with it. `drawn` is a number for a write that nobody
+    has: higher than every one before. Answered with (1, the ledger's batch)."""
+
+    ticket: int
+    query: str
+    drawn: int
+
+
 def member_id(query: str, task: str) -> str:
     """What stands before the `#` decides who coordinates: one for all members of a query."""
-    return f"{query}#{task}"
+    return query + SEPARATOR + task
 
 
 Ask = Init | Add | End
-SinkAsk = OpenMember | RenewMembers | CommitBatch | AbortBatch
+SinkAsk = OpenMember | RenewMembers | CommitBatch | AbortBatch | ForgetLedger
 Event = Ask | SinkAsk | ProducerIdGiven | Appended | Marked | Loaded | Tick
 
 # What is wanted
@@ -151,6 +165,7 @@ class Append(msgspec.Struct, frozen=True):
     partition: int
     states: tuple[tuple[str, Transaction | None], ...]
     ledger: Ledger | None = None
+    forgotten: str | None = None  # a query, whose ledger goes
 
 
 class WriteMarkers(msgspec.Struct, frozen=True):
@@ -166,7 +181,8 @@ class NewProducerId(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """(producer id, epoch), or why not. Of a query's batch: (1 if it is in the ledger, the ledger's batch)."""
+    """(producer id, epoch), or why not. Of a query's batch: (1 if it is in the ledger, the ledger's batch). Of a ledger
+    that is forgotten: (1, its batch)."""
 
     ticket: int
     result: tuple[int, int] | HeadraceError
@@ -178,4 +194,10 @@ class TimedOut(msgspec.Struct, frozen=True):
     transaction: Transaction
 
 
-Effect = Append | WriteMarkers | NewProducerId | Answer | TimedOut
+class Forgotten(msgspec.Struct, frozen=True):
+    """To be told in the node's log: someone had this ledger forgotten."""
+
+    ledger: Ledger
+
+
+Effect = Append | WriteMarkers | NewProducerId | Answer | TimedOut | Forgotten

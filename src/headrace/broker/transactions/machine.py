@@ -36,6 +36,7 @@ from headrace.broker.transactions.events import (
     Effect,
     End,
     Event,
+    ForgetLedger,
     Init,
     Loaded,
     Marked,
@@ -74,6 +75,11 @@ class Entry:
         self.ticket: int | None = None  # who is answered when the change is there
         self.unmarked: set[Place] = set()
         self.asks: deque[tuple[int, Ask]] = deque()  # since when (ms), and what
+
+    def die(self) -> None:
+        """What is appended is that the id is forgotten."""
+        assert self.current is not None
+        self.change = replace(self.current, state=State.DEAD)
 
 
 class Machine:
@@ -120,12 +126,14 @@ class Machine:
                 self.ask(now_ms, event)
             case ProducerIdGiven():
                 self._given(now_ms, event)
-            case OpenMember() | RenewMembers() | CommitBatch() | AbortBatch():
+            case OpenMember() | RenewMembers() | CommitBatch() | AbortBatch() | ForgetLedger():
                 self.sinks.ask(now_ms, event)
             case Appended():
                 for transactional_id in event.ids:
                     self._appended(now_ms, self.entries[transactional_id], transactional_id, event.error)
-                if event.ledger is not None:
+                if event.forgotten is not None:
+                    self.sinks.forgotten(now_ms, event.forgotten, event.error)
+                elif event.ledger is not None:
                     self.sinks.appended(now_ms, event.ledger, event.error)
             case Marked():
                 self._marked(now_ms, event)
@@ -329,6 +337,7 @@ class Machine:
         if now_ms >= self._expire_at_ms:
             self._expire_at_ms = now_ms + EXPIRY_LOOK_MS
             self._forget_unused(now_ms)
+            self.sinks.forget_unused(now_ms)
 
     def _end_again(self, now_ms: int, entry: Entry) -> None:
         known = entry.current
@@ -342,14 +351,14 @@ class Machine:
                 continue
             is_idle = known.state != State.ONGOING and not known.state.is_prepared
             if is_idle and now_ms - known.updated_ms > self._expiry_ms:
-                entry.change = replace(known, state=State.DEAD)
+                entry.die()
                 self.out.append(Append(self.partition_for(known.id), ((transactional_id, None),)))
 
     # The start
 
     def _load(self, now_ms: int, event: Loaded) -> None:
         self._epochs[event.partition] = event.coordinator_epoch
-        self.sinks.load(now_ms, event.ledgers)
+        self.sinks.load(now_ms, event.partition, event.ledgers)
         for known in event.transactions:
             entry = self.entries[known.id] = Entry()
             entry.current = known

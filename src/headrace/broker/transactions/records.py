@@ -20,6 +20,7 @@ from headrace.wire.kafka.primitives import MAX_ELEMENTS, Reader, array, string, 
 KEY_VERSION = 0
 LEDGER_KEY_VERSION = 0x4852
 VALUE_VERSION = 1
+LEDGER_VERSION = 1
 _FLEXIBLE_FROM = 1
 
 _PREVIOUS_ID, _NEXT_ID, _VERSION, _LAST_EPOCH = 0, 1, 2, 10_000  # tags
@@ -28,7 +29,7 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _HEAD = struct.Struct(">hqhib")  # version, producer id, epoch, timeout, state
-_LEDGER = struct.Struct(">hqq")  # version, write epoch, batch
+_LEDGER = struct.Struct(">hqq")  # version, write epoch, batch; from version 1 on, when it changed (ms)
 _TIMES = struct.Struct(">qq")
 
 
@@ -67,18 +68,26 @@ def decode_key(key: bytes) -> str | None:
         raise StorageFailed(f"a key in the transaction topic does not read: {error}") from error
 
 
+def ledger_key(query: str) -> bytes:
+    return _INT16.pack(LEDGER_KEY_VERSION) + string(query, False)
+
+
 def encode_ledger(ledger: Ledger) -> tuple[bytes, bytes]:
-    key = _INT16.pack(LEDGER_KEY_VERSION) + string(ledger.query, False)
-    return key, _LEDGER.pack(0, ledger.write_epoch, ledger.batch)
+    value = _LEDGER.pack(LEDGER_VERSION, ledger.write_epoch, ledger.batch) + _INT64.pack(ledger.changed_ms)
+    return ledger_key(ledger.query), value
 
 
-def decode_ledger(key: bytes, value: bytes) -> Ledger | None:
-    """None for a record of another kind."""
+def decode_ledger(key: bytes, value: bytes | None) -> Ledger | str | None:
+    """The query alone when its ledger is gone; None for a record of another kind."""
     try:
         if _INT16.unpack_from(key)[0] != LEDGER_KEY_VERSION:
             return None
-        _, write_epoch, batch = _LEDGER.unpack_from(value)
-        return Ledger(Reader(key, 2, len(key), False).string(), write_epoch, batch)
+        query = Reader(key, 2, len(key), False).string()
+        if value is None:
+            return query
+        version, write_epoch, batch = _LEDGER.unpack_from(value)
+        changed_ms = _INT64.unpack_from(value, _LEDGER.size)[0] if version >= LEDGER_VERSION else NONE
+        return Ledger(query, write_epoch, batch, changed_ms)
     except (MalformedRequest, struct.error) as error:
         raise StorageFailed(f"the ledger of a query does not read: {error}") from error
 

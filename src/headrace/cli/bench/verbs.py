@@ -10,6 +10,7 @@ import typer
 from headrace.cli import options
 from headrace.cli.bench import plot as picture
 from headrace.cli.bench import works
+from headrace.cli.bench.fanout import fanout
 from headrace.cli.bench.figures import COLUMNS, Meter
 from headrace.cli.bench.load import INDEX_BYTES, Load
 from headrace.cli.commands import Noun
@@ -118,6 +119,9 @@ def latency(
     if not load.rate or load.acks == "0":
         raise usage("a latency is measured at a rate, and to an acknowledgement", "--rate 1000 --acks 1")
     _measure("latency", works.latency, load, plot)
+
+
+app.command()(fanout)
 
 
 def _load(

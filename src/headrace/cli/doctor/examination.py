@@ -44,6 +44,10 @@ def command(
     ] = None,
     kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="where the node is to listen")] = None,
     http: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="its http door")] = None,
+    binary: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="its binary door")] = None,
+    lines: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="its lines door")] = None,
+    json: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="its json door")] = None,
+    msgpack: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="its msgpack door")] = None,
 ) -> int:
     """Look for what is wrong, here and on the server.
 
@@ -60,7 +64,8 @@ def command(
     servers = asked.servers if asked.server_from != "default" else []
     findings: list[Finding] = []
     if data is not None or not asks_server:
-        flags = {"data": data, "config": config, "kafka": kafka, "http": http}
+        doors = {"kafka": kafka, "http": http, "binary": binary, "lines": lines, "json": json, "msgpack": msgpack}
+        flags = {"data": data, "config": config, **doors}
         found, node_here = _local(flags, _timeout_s(asked))
         findings += found
         servers = servers or node_here
@@ -83,11 +88,7 @@ def _local(flags: dict[str, str | None], timeout_s: float) -> tuple[list[Finding
     findings += disk.check(settings.data)
     findings.append(machine.open_files(settings.kafka_limits.max_connections, pid))
     findings.append(machine.memory(_memory_budget(settings)))
-    doors = {
-        door: address
-        for door, address in (("kafka", settings.kafka), ("http", settings.http))
-        if address is not None and address.port
-    }
+    doors = {door: address for door, address in settings.listen().items() if address.port}
     places = processes.listens_at(pid) if pid is not None else None
     for door, address in list(doors.items()):
         if pid is not None and places is not None and not any(at.endswith(f":{address.port}") for at in places):
@@ -96,7 +97,7 @@ def _local(flags: dict[str, str | None], timeout_s: float) -> tuple[list[Finding
         else:
             findings.append(machine.port(door, address, pid))
     if pid is not None and places is None:  # no telling whose they are, unless somebody says so
-        doors = {door: address for door, address in doors.items() if flags[door]}
+        doors = {door: address for door, address in doors.items() if flags.get(door)}
     if pid is not None and "http" in doors:
         findings.append(readiness.check(_reached(doors["http"]), timeout_s))
     return findings, [_reached(doors["kafka"])] if pid is not None and "kafka" in doors else []

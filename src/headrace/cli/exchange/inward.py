@@ -56,7 +56,7 @@ async def import_rows(client: Client, topic: str, rows: Rows, how: How, advance:
 
     try:
         async with client.producer(acks=how.acks, compression=how.compression) as producer:
-            while several := await _in_thread(lambda: next(rows, None)):
+            while several := await in_thread(lambda: next(rows, None)):
                 for row in several:
                     (await _put(producer, topic, row, how, partitions)).add_done_callback(acknowledged)
     except HeadraceError:
@@ -67,7 +67,7 @@ async def import_rows(client: Client, topic: str, rows: Rows, how: How, advance:
     return sent
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[], T]) -> T:
     """Reading may wait for a pipe, and the loop must not. A daemon: Ctrl-C does not wait for it."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

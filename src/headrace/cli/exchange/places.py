@@ -34,12 +34,17 @@ def format_of(name: str, asked: str | None) -> Format:
         if asked not in ENDINGS.values():
             raise usage(f"{asked!r} is not a format", "--format jsonl, csv or parquet")
         return cast(Format, asked)
-    ending = os.path.splitext(name.removesuffix(GZIP))[1].lower()
     if name == STREAM:
         return "jsonl"
-    if ending not in ENDINGS:
+    told = told_format(name)
+    if told is None:
         raise usage(f"the name {name!r} does not tell its format", "--format jsonl, csv or parquet")
-    return ENDINGS[ending]
+    return told
+
+
+def told_format(name: str) -> Format | None:
+    """By the name's ending."""
+    return ENDINGS.get(os.path.splitext(name.removesuffix(GZIP))[1].lower())
 
 
 @contextlib.contextmanager

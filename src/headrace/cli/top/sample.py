@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.cli import scrape
+from headrace.cli.topics import every
+from headrace.doors.kafka import names
 from headrace.errors import ConnectionFailed, HeadraceError
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ def _add(group: dict[str, float], name: str, value: float) -> None:
 
 async def from_kafka(client: Client) -> Sample:
     """Under the names that a node's metrics have."""
-    found = (await client.admin.topics())[:MAX_TOPICS]
+    found = (await every(client))[:MAX_TOPICS]
     sample = Sample(time.monotonic(), {"headrace_topics": float(len(found))})
     for topic in found:
         ends = await client.admin.offsets(topic.name, "end")
@@ -108,8 +110,7 @@ async def _add_sizes(client: Client, sample: Sample) -> None:
         return
     for folder in folders:
         for where in folder.partitions:
-            if where.topic in sample.topics:
-                values = sample.topics[where.topic]
+            if (values := sample.topics.get(names.from_kafka(where.topic))) is not None:
                 values["headrace_topic_size_bytes"] = values.get("headrace_topic_size_bytes", 0.0) + where.size
         if folder.total_bytes >= 0:
             for name, size in (("free", folder.usable_bytes), ("total", folder.total_bytes)):

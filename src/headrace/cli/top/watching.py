@@ -4,7 +4,6 @@ printed, or as many as were asked."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 import time
@@ -15,6 +14,7 @@ import typer
 
 from headrace.cli import options
 from headrace.cli.connecting import with_client
+from headrace.cli.doors import door_of
 from headrace.cli.exits import usage
 from headrace.cli.options import Options
 from headrace.cli.output import show
@@ -22,13 +22,12 @@ from headrace.cli.parsing import duration_ms
 from headrace.cli.top import sample, screen
 from headrace.cli.top.sample import Sample
 from headrace.cli.top.view import View, view
-from headrace.errors import ConnectionFailed, HeadraceError
+from headrace.errors import ConnectionFailed
 
 if TYPE_CHECKING:
     from headrace.aio import Client
 
-HTTP_VARIABLE, HTTP_SETTING, HTTP_PORT = "HEADRACE_HTTP", "headrace.http.bound", 8081
-ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+HTTP_VARIABLE = "HEADRACE_HTTP"
 HTTP_TIMEOUT_S = 5.0
 LEAST_INTERVAL_S = 0.1
 FOR_EVER = 0
@@ -79,7 +78,7 @@ def command(
 
 async def _door(client: Client, given: str | None, asked: Options) -> str | None:
     """The http door of this server; None where there is none, or where it is somebody else's."""
-    door = given or await _told_door(client, asked)
+    door = given or await door_of(client, "http", asked)
     try:
         found = await asyncio.to_thread(sample.health, door, HTTP_TIMEOUT_S)
     except ConnectionFailed:
@@ -95,19 +94,6 @@ async def _door(client: Client, given: str | None, asked: Options) -> str | None
         raise usage(words, "--http names the http door of the same node as --server")
     options.note(f"Left out: {words}. --http HOST:PORT names the right one.")
     return None
-
-
-async def _told_door(client: Client, asked: Options) -> str:
-    """Where the node says that it listens; else the usual port."""
-    host = asked.servers[0].rpartition(":")[0] or asked.servers[0]
-    node = (await client.admin.cluster()).nodes[0]
-    with contextlib.suppress(HeadraceError):  # not every server tells its settings to everybody
-        for setting in await client.admin.config("broker", str(node.id)):
-            if setting.name == HTTP_SETTING:
-                at, _, port = (setting.value or "").rpartition(":")
-                if port.isdecimal() and int(port):
-                    return f"{host if at.strip('[]') in ANY_HOST else at}:{port}"
-    return f"{host}:{HTTP_PORT}"
 
 
 async def _views(

@@ -1,7 +1,8 @@
 """The HTTP door: the listener and its connections.
 
-It listens from the start and loads its application (FastAPI, uvicorn: a third of a second) when the first client
-comes, off the loop, so that a start is quick and nobody else waits meanwhile. Requests run on the node's loop.
+It listens from the start. It loads what speaks HTTP when the first client comes, and all routes (FastAPI: half a
+second) when the first request comes that is not one of the busiest; off the loop, so that a start is quick and nobody
+else waits meanwhile. Requests run on the node's loop.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.broker.broker import Broker
 from headrace.doors.http.connection import NOT_LOADED, HttpConnection
 from headrace.doors.http.limits import BACKLOG, DRAIN_LOOKS, DRAIN_S, SWEEP_S, HttpLimits
 from headrace.doors.http.metrics import HttpMetrics
+from headrace.doors.http.waiting import Waiting
 from headrace.doors.http.watch import Watch
+from headrace.doors.places import Places
 from headrace.ports import Background
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 class HttpDoor:
     def __init__(
         self,
+        broker: Broker,
         watch: Watch,
         background: Background,
         loop: asyncio.AbstractEventLoop,
@@ -31,7 +36,9 @@ class HttpDoor:
     ) -> None:
         self.loop, self.limits, self.metrics = loop, limits, HttpMetrics()
         self.exchanges: Exchanges | None = None
-        self._watch, self._background, self._monotonic = watch, background, monotonic
+        self.places = Places()  # the node gives all its doors the same
+        self._broker, self._watch, self._background, self._monotonic = broker, watch, background, monotonic
+        self.waiting = Waiting()
         self._connections: dict[HttpConnection, None] = {}
         self._waiting: list[HttpConnection] = []  # for the application to be loaded
         self._server: asyncio.AbstractServer | None = None
@@ -58,6 +65,7 @@ class HttpDoor:
             self._server.close()
         if self._sweep is not None:
             self._sweep.cancel()
+        self.waiting.stop()
         for connection in list(self._connections):
             connection.finish()
         for _ in range(DRAIN_LOOKS):
@@ -77,7 +85,8 @@ class HttpDoor:
         """False: there are too many already."""
         self.metrics.opened += 1
         self._connections[connection] = None
-        if self._stopping or len(self._connections) > self.limits.max_connections:
+        self.places.take()
+        if self._stopping or self.places.is_crowded or len(self._connections) > self.limits.max_connections:
             self.metrics.refused += 1
             return False
         if self._sweep is None:
@@ -86,6 +95,7 @@ class HttpDoor:
 
     def left(self, connection: HttpConnection) -> None:
         self._connections.pop(connection, None)
+        self.places.leave()
 
     def when_loaded(self, connection: HttpConnection) -> None:
         """The connection begins, now or once the application is there."""
@@ -100,8 +110,10 @@ class HttpDoor:
 
     def _load(self) -> Exchanges:
         from headrace.doors.http.protocol import Exchanges
+        from headrace.doors.http.services import Services
 
-        return Exchanges(self._watch, self.limits, self.metrics, self._monotonic, self.loop)
+        services = Services(self._broker, self._watch, self.limits, self.waiting)
+        return Exchanges(services, self._background, self.metrics, self._monotonic, self.loop)
 
     def _loaded(self, exchanges: Exchanges | None, error: BaseException | None) -> None:
         waiting, self._waiting = self._waiting, []

@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+import msgspec
 from starlette.exceptions import HTTPException
 
+from headrace.doors.http.memory import Memory
 from headrace.doors.http.metrics import UNKNOWN, HttpMetrics
+from headrace.doors.http.refusals import UNAVAILABLE, Refused
+from headrace.doors.http.waiting import ClientLeft
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
+LEFT = 499  # counted for a client that was gone before there was an answer
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -25,16 +30,21 @@ class TooLarge(HTTPException):
         super().__init__(413, f"a request's body has at most {limit} bytes")
 
 
+class CutShort(Exception):
+    """What was to be sent cannot be had any more: the end of the connection tells that the answer is not whole."""
+
+
 class Guard:
     def __init__(
         self,
         app: App,
         body_bytes: int,
+        bodies: Memory,
         metrics: HttpMetrics,
         monotonic: Callable[[], float],
         report: Callable[[BaseException], None],
     ) -> None:
-        self._app, self._body_bytes, self._metrics = app, body_bytes, metrics
+        self._app, self._body_bytes, self._bodies, self._metrics = app, body_bytes, bodies, metrics
         self._monotonic, self._report = monotonic, report
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -45,9 +55,12 @@ class Guard:
         async def bounded() -> Message:
             nonlocal received
             message = await receive()
-            received += len(message.get("body", b""))
-            if received > self._body_bytes:
-                raise TooLarge(self._body_bytes)
+            size = len(message.get("body", b""))
+            if size:
+                if received + size > self._body_bytes:
+                    raise TooLarge(self._body_bytes)
+                self._bodies.take(size)
+                received += size
             return message
 
         async def noted(message: Message) -> None:
@@ -59,11 +72,20 @@ class Guard:
             if _claimed_bytes(scope) > self._body_bytes:
                 raise TooLarge(self._body_bytes)
             await self._app(scope, bounded, noted)
-        except TooLarge as error:
-            await _answer(noted, status, error.status_code, error.detail)
+        except (TooLarge, Refused) as error:
+            await _answer(noted, status, error.status_code, str(error.detail))
+        except ClientLeft:
+            status = status or LEFT
+        except CutShort as error:
+            raise ConnectionAbortedError(str(error)) from error
         except Exception as error:  # noqa: BLE001  # whatever it was: the node goes on, and its log has it
             self._report(error)
             await _answer(noted, status, 500, "a fault of ours; the log of the node has it")
+        finally:
+            self._bodies.give_back(received)
+            self._count(scope, status, began)
+
+    def _count(self, scope: Message, status: int, began: float) -> None:
         route = getattr(scope.get("route"), "path", UNKNOWN)
         method = scope["method"] if scope["method"] in METHODS else UNKNOWN
         self._metrics.answered(method, route, status, self._monotonic() - began)
@@ -77,11 +99,13 @@ async def _answer(send: Send, begun: int, status: int, detail: str) -> None:
     """Unless an answer was begun: then the client has half of one, and the end of the connection tells it."""
     if begun:
         raise ConnectionAbortedError(detail)
-    body = b'{"detail":"%s"}' % detail.encode()
+    body = msgspec.json.encode({"detail": detail})
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),
         (b"connection", b"close"),
     ]
+    if status == UNAVAILABLE:
+        headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

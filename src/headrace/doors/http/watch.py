@@ -33,21 +33,10 @@ class Readiness:
     checks: list[Check]
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Groups that somebody holds, and topics that this node leads."""
-
-    broker_id: int
-    leases: dict[str, float]
-    owned_topics: list[str]
-
-
 class Watch(Protocol):
     def health(self) -> Health: ...
 
     async def readiness(self) -> Readiness: ...
-
-    def summary(self) -> Summary: ...
 
     async def exposition(self, *, openmetrics: bool) -> bytes:
         """All metrics as Prometheus reads them."""

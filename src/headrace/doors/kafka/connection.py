@@ -13,32 +13,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
-from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from headrace.doors.kafka import errors
-from headrace.doors.kafka.answers import Answer, Later
+from headrace.doors.kafka import handling, lone, single, single_fetch
+from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.api import fetch, produce
-from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.ends import end_of, send
 from headrace.doors.kafka.limits import OWN_FRAME_BYTES, PEEK_BYTES, WRITE_HIGH_WATER_BYTES
 from headrace.ports import Buffer
 from headrace.records.kernel import room
-from headrace.wire.kafka import frame
+from headrace.wire.kafka import frame, kernel
 from headrace.wire.kafka.errors import MalformedRequest
-from headrace.wire.kafka.header import FETCH, PRODUCE, RequestHeader, read_header
+from headrace.wire.kafka.header import FETCH, PRODUCE, read_header
 from headrace.wire.kafka.produce import FLEXIBLE
 
 if TYPE_CHECKING:
     from headrace.doors.kafka.door import KafkaDoor
 
 
+_SIZE = Struct(">i")
 _HEAD = Struct(">hhih")  # api key, version, correlation id, length of the client id
-# Looking at the clock twice a turn costs as much as all counting. So only those who wait for a sync are timed always;
-# of other turns that produce, the one after as many requests of all connections as have none of these bits.
-UNTIMED = 7
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -48,9 +43,10 @@ class Connection(asyncio.BufferedProtocol):
         self.active = True
         self.closed = False
         self.cause = "client"  # who ends it, until we do
-        self._timing = False  # the time of this turn's Produce requests is taken,
-        self._turn_at = 0.0  # and then it began here
-        self.now, self._metrics = door.broker.clock.monotonic, door.metrics
+        self.timing = False  # the time of this turn's Produce requests is taken,
+        self.turn_at = 0.0  # and then it began here
+        self.now, self.metrics = door.broker.clock.monotonic, door.metrics
+        self.max_request_bytes = door.limits.max_request_bytes
         self.listener: tuple[str, int] = ("", 0)
         self.peer = ""
         self.poll: fetch.Fetch | None = None  # the fetch that waits for more
@@ -58,13 +54,13 @@ class Connection(asyncio.BufferedProtocol):
         self.waiting: dict[produce.Pending, None] = {}  # for their sync
         self.ready_bytes = 0  # of records in answers that are made and not sent
         self._answers: deque[Answer] = deque()
-        self._staged: list[produce.Pending] = []
+        self.staged: list[produce.Pending] = []
         self._kept: Buffer = b""  # read, but not taken yet
         self._frame: bytearray | None = None  # a large frame on its way in
         self._frame_bytes = 0  # its whole size
         self._filled = 0
         self._starved = False  # it waits for memory
-        self._large = False  # the last one was: the next is likely to be
+        self.large = False  # the last one was: the next is likely to be
         self._blocked = False  # by a request that waits
         self._write_paused = False
         self._read_paused = False
@@ -75,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
     # Coming and going
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one but in name
+        self.transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one but in name
         self.peer = end_of(transport.get_extra_info("peername"))[0]
         self.listener = self.door.advertised or end_of(transport.get_extra_info("sockname"))
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
@@ -96,12 +92,12 @@ class Connection(asyncio.BufferedProtocol):
         self.closed, self.cause = True, cause
         if why is not None:
             self.door.refused(self, why)
-        self._transport.close()
+        self.transport.close()
 
     def abort(self, cause: str) -> None:
         if not self.closed:
             self.closed, self.cause = True, cause
-        self._transport.abort()
+        self.transport.abort()
 
     # Bytes in
 
@@ -111,7 +107,9 @@ class Connection(asyncio.BufferedProtocol):
         kept = len(self._kept)
         if kept:
             self.door.scratch[:kept] = self._kept
-        return self.door.scratch_view[kept : kept + PEEK_BYTES] if self._large else self.door.scratch_view[kept:]
+        elif not self.large:
+            return self.door.scratch_view
+        return self.door.scratch_view[kept : kept + PEEK_BYTES] if self.large else self.door.scratch_view[kept:]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active = True
@@ -124,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         end = len(self._kept) + nbytes
         self._kept = b""
+        if not (self._answers or self._blocked or self._write_paused) and lone.take(self, self.door.scratch_view, end):
+            return
         self._take(self.door.scratch_view, end)
 
     def eof_received(self) -> bool:
@@ -132,31 +132,33 @@ class Connection(asyncio.BufferedProtocol):
     def _take(self, buffer: memoryview, end: int) -> None:
         """One turn: every whole request in `buffer`, as long as nothing holds us back."""
         at = 0
-        if self._timing:
-            self._turn_at = self.now()
+        if self.timing:
+            self.turn_at = self.now()
         self._backlog = False
         try:
             while end - at >= frame.SIZE_BYTES:
                 if self._held():
                     self._backlog = True
                     break
-                size = frame.frame_size(buffer, at, self.door.limits.max_request_bytes)
+                size: int = _SIZE.unpack_from(buffer, at)[0]
+                if not frame.MIN_REQUEST_BYTES <= size <= self.max_request_bytes:
+                    frame.refuse(size, self.max_request_bytes)
                 stop = at + frame.SIZE_BYTES + size
                 if stop > end:
                     if size > OWN_FRAME_BYTES:
                         self._begin_frame(size, buffer[at + frame.SIZE_BYTES : end])
                         at = end
                     break
-                self._large = False
+                self.large = False
                 self._request(buffer, at + frame.SIZE_BYTES, stop, None)
                 at = stop
         except MalformedRequest as error:
-            self._end_turn()
+            self.end_turn()
             self.close(str(error))
             return
         if at < end and not self.closed:
             self._kept = bytes(buffer[at:end])
-        self._end_turn()
+        self.end_turn()
 
     def _held(self) -> bool:
         if self._blocked or self._write_paused or self.closed or self.door.stopping:
@@ -169,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_frame(self, size: int, first: memoryview) -> None:
         memory, filled = self.door.memory, len(first)
-        self._frame_bytes, self._filled, self._large = size, filled, True
+        self._frame_bytes, self._filled, self.large = size, filled, True
         step = max(memory.first_step(size), min(2 * filled, size))
         if memory.take(self, step, self._grow_again):
             self._frame = room(step)  # of which only what was received is ever looked at
@@ -186,15 +188,15 @@ class Connection(asyncio.BufferedProtocol):
             self._grow_to(min(2 * self._filled, self._frame_bytes))
             return
         own, self._frame = self._frame, None
-        if self._timing:
-            self._turn_at = self.now()
+        if self.timing:
+            self.turn_at = self.now()
         try:
             self._request(memoryview(own), 0, len(own), own)
         except MalformedRequest as error:
-            self._end_turn()
+            self.end_turn()
             self.close(str(error))
         else:
-            self._end_turn()
+            self.end_turn()
         finally:
             self.door.memory.give_back(self, len(own))
 
@@ -223,67 +225,33 @@ class Connection(asyncio.BufferedProtocol):
     # Requests
 
     def _request(self, buffer: memoryview, at: int, end: int, own: bytearray | None) -> None:
+        found = kernel.single(buffer, at, end)
+        if found is not None and (pending := single.stage(self, buffer, found, own)) is not None:
+            self.staged.append(pending)
+            return
         api_key, version, correlation_id, client_id_bytes = _HEAD.unpack_from(buffer, at)
         if api_key == PRODUCE and version in produce.API.versions:
-            # The hot one: who the client says it is does not matter; tags, which nobody sends, are for `read_header`.
+            # Who the client says it is does not matter; tags, which nobody sends, are for `read_header`.
             body = at + _HEAD.size + max(0, client_id_bytes)
             if version >= FLEXIBLE:
                 body = body + 1 if body < end and buffer[body] == 0 else read_header(buffer, at, end).end
-            pending = produce.stage(self, buffer, body, end, version, correlation_id, own)
-            if pending is not None:
-                self._staged.append(pending)
+            general = produce.stage(self, buffer, body, end, version, correlation_id, own)
+            if general is not None:
+                self.staged.append(general)
             return
         header = read_header(buffer, at, end)
         if header.api_key == FETCH and fetch.API.handles(header.version):
-            fetch.begin(self, buffer, end, header)
+            answer = single_fetch.answer(self, buffer, end, header)
+            if answer is None:
+                fetch.begin(self, buffer, end, header)
+            else:
+                self.ready_bytes += self.place(answer).records_bytes
         else:
-            answer, began = self.place(Answer()), self.now()
-            handled = self.door.handle(buffer, end, header, self._context(header))
-            given = handled.given if isinstance(handled, Later) else handled
-            if isinstance(given, bytes):
-                answer.buffers = (given,)
-                self.done(header.api_key, began)
-            elif isinstance(handled, Later):
-                self._wait_for_call(answer, handled, header.api_key, began)
-            elif not isinstance(handled, bytes):
-                self.wait_for(answer, handled, header.api_key, began)
-
-    def _context(self, header: RequestHeader) -> Context:
-        api_key, version, correlation_id, client_id, _ = header
-        return Context(
-            self.broker, api_key, version, correlation_id, client_id, self.peer, self.listener, self.door.in_background
-        )
+            handling.begin(self, buffer, end, header)
 
     def done(self, api_key: int, began: float) -> None:
         """A request that was whole at that time has its answer."""
-        self._metrics.done(api_key, self.now() - began)
-
-    def wait_for(self, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
-        """Nothing behind this request is taken until it is answered."""
-        self._blocked = True
-        self.door.spawn(self._wait(answer, handled, api_key, began), self)
-
-    def _wait_for_call(self, answer: Answer, later: Later[Any], api_key: int, began: float) -> None:
-        """As `wait_for`, without a task."""
-        self._blocked = True
-
-        def take(given: bytes) -> None:
-            answer.buffers = (given,)
-            self.done(api_key, began)
-            self._blocked = False
-            self._drain()  # at once: nothing else of this connection can be ready with it
-
-        later.when_given(take)
-
-    async def _wait(self, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
-        try:
-            with errors.counted(partial(self._metrics.failed, api_key)):
-                answer.buffers = (await handled,)
-            self.done(api_key, began)
-        except MalformedRequest as error:
-            self.close(str(error))
-        finally:
-            self.unblock()
+        self.metrics.done(api_key, self.now() - began)
 
     def block(self) -> None:
         self._blocked = True
@@ -292,6 +260,11 @@ class Connection(asyncio.BufferedProtocol):
         """The request that waited is answered (or never will be): send, and take what was kept behind it."""
         self._blocked = False
         self.drain_soon()
+
+    def unblock_now(self) -> None:
+        """As `unblock`, without gathering what else becomes ready."""
+        self._blocked = False
+        self._drain()
 
     # Answers out
 
@@ -308,33 +281,33 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish_turn(self, pending: produce.Pending, began: float) -> None:
         """For a request that had to wait for a log to be opened."""
-        self._timing, self._turn_at = True, began
-        self._staged.append(pending)
-        self._end_turn()
+        self.timing, self.turn_at = True, began
+        self.staged.append(pending)
+        self.end_turn()
 
-    def _end_turn(self) -> None:
+    def end_turn(self) -> None:
         self._draining = True  # below, not by those who ask for it meanwhile
-        staged = self._staged
+        staged = self.staged
         if staged:
-            self._staged = []
+            self.staged = []
             failed = self.broker.flush()
             for pending in staged:
                 pending.flushed(failed)
-            produced = self._metrics.produced = self._metrics.produced + len(staged)
-            if self._timing:
+            produced = self.metrics.produced = self.metrics.produced + len(staged)
+            if self.timing:
                 self._take_times(staged)
-            elif self.waiting or not produced & UNTIMED:
-                self._timing = True
+            elif self.waiting or not produced & lone.UNTIMED:
+                self.timing = True
         self._drain()
 
     def _take_times(self, staged: list[produce.Pending]) -> None:
         """Of those that are done. Who waits for a sync, takes its own then."""
         if done := sum(not pending.waiting for pending in staged) if self.waiting else len(staged):
-            self._metrics.done(PRODUCE, self.now() - self._turn_at, done)
-        self._timing = bool(self.waiting)
+            self.metrics.done(PRODUCE, self.now() - self.turn_at, done)
+        self.timing = bool(self.waiting)
 
     def turn_began(self) -> float:
-        return self._turn_at if self._timing else self.now()
+        return self.turn_at if self.timing else self.now()
 
     def _drain(self) -> None:
         self._draining = False
@@ -346,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
             self.ready_bytes -= answers.popleft().records_bytes
             out += buffers
         if out:
-            self._transport.write(out[0]) if len(out) == 1 else send(self._transport, out)
+            self.transport.write(out[0]) if len(out) == 1 else send(self.transport, out)
         held = self._held()
         if held or self._backlog:
             self._pause_reading()
@@ -375,17 +348,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def unsent_bytes(self) -> int:
         """What was answered and is not in the kernel's hands yet."""
-        return self._transport.get_write_buffer_size()
+        return self.transport.get_write_buffer_size()
 
     def _pause_reading(self) -> None:
         if not self._read_paused and not self.closed:
             self._read_paused = True
-            self._transport.pause_reading()
+            self.transport.pause_reading()
 
     def _resume_reading(self) -> None:
         if self._read_paused and not self.closed:
             self._read_paused = False
-            self._transport.resume_reading()
+            self.transport.resume_reading()
 
     @property
     def is_waiting_for_frame(self) -> bool:

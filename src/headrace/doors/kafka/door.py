@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from headrace.broker.broker import Broker, OnEvent
+from headrace.doors.ending import end_all
 from headrace.doors.kafka import errors, registry
 from headrace.doors.kafka.api.fetch import Fetch
 from headrace.doors.kafka.connection import Connection
@@ -18,15 +19,15 @@ from headrace.doors.kafka.memory import RequestMemory
 from headrace.doors.kafka.metrics import KafkaMetrics
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.sessions import Sessions
-from headrace.doors.kafka.unsent import Unsent
+from headrace.doors.places import Places
+from headrace.doors.tcp.unsent import Unsent
 from headrace.ports import Background
 from headrace.wire.kafka.header import RequestHeader
 
 T = TypeVar("T")
 
 SWEEP_S = 1.0  # how often time-outs are looked for; each is good to that much
-DRAIN_S = 5.0  # what a stop gives requests that are under way,
-DRAIN_LOOKS = 500  # seeing so many times in it whether they are done
+DRAIN_S = 5.0  # what a stop gives requests that are under way
 BACKLOG = 1024  # connects that the kernel holds for us while a turn runs
 
 
@@ -57,6 +58,7 @@ class KafkaDoor:
         self._server: asyncio.AbstractServer | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self.stopping = False
+        self.places = Places()  # the node gives all its doors the same
         self._over_limit = False
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -75,17 +77,13 @@ class KafkaDoor:
             self._sweep.cancel()
         for poll in list(self.polls):
             poll.hurry()
-        for _ in range(DRAIN_LOOKS):
-            if not any(map(_is_under_way, self._connections)):
-                break
-            await asyncio.sleep(DRAIN_S / DRAIN_LOOKS)
-        for connection in list(self._connections):
-            connection.close(cause="stopping")
-        await asyncio.sleep(0)
-        for connection in list(self._connections):
-            connection.abort("stopping")
-        for task in list(self._tasks):
-            task.cancel()
+        await end_all(
+            self._connections,
+            self._tasks,
+            is_drained=lambda: not any(map(_is_under_way, self._connections)),
+            within_s=DRAIN_S,
+            close=lambda connection: connection.close(cause="stopping"),
+        )
 
     def connections(self) -> list[Connection]:
         return list(self._connections)
@@ -104,7 +102,8 @@ class KafkaDoor:
         self._connections[connection] = self.loop.time()
         self.metrics.opened += 1
         self._on_event("kafka.opened", {"peer": connection.peer})
-        if self.stopping or len(self._connections) > self.limits.max_connections:
+        self.places.take()
+        if self.stopping or self.places.is_crowded or len(self._connections) > self.limits.max_connections:
             if not self._over_limit and not self.stopping:
                 self._over_limit = True
                 self._on_event("kafka.connections-full", {"max_connections": self.limits.max_connections})
@@ -114,6 +113,7 @@ class KafkaDoor:
     def left(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self.metrics.left(connection.cause)
+        self.places.leave()
         self.unsent.gone(connection)
         if len(self._connections) < self.limits.max_connections:
             self._over_limit = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from headrace.doors.kafka.limits import JOINED_BYTES
 from headrace.ports import Buffer
@@ -17,7 +18,7 @@ def end_of(address: object) -> tuple[str, int]:
             return str(address or ""), 0
 
 
-def send(transport: asyncio.Transport, out: list[Buffer]) -> None:
+def send(transport: asyncio.Transport, out: Sequence[Buffer]) -> None:
     """Many short answers cost less as one."""
     if sum(map(len, out)) <= JOINED_BYTES:
         transport.write(b"".join(out))

@@ -125,7 +125,7 @@ def private() -> dict[int, Api]:
         assert sink.API.handler is not None
         return sink.API.handler(buffer, at, end, context)
 
-    return {SINK: Api(SINK, "Sink", range(1), handle)}
+    return {SINK: Api(SINK, "Sink", range(2), handle)}
 
 
 def name_of(key: int) -> str:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from headrace.broker.transactions.events import AbortBatch, CommitBatch, OpenMember, RenewMembers, member_id
+from headrace.broker.transactions.events import (
+    SEPARATOR,
+    AbortBatch,
+    CommitBatch,
+    OpenMember,
+    RenewMembers,
+    member_id,
+)
+from headrace.broker.transactions.sink import FORGOTTEN
 from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.registry import Api
@@ -13,8 +21,6 @@ from headrace.ports import Buffer
 from headrace.wire.kafka import sink as wire
 from headrace.wire.kafka.errors import InvalidRequest
 from headrace.wire.kafka.sink import Action
-
-SEPARATOR = "#"
 
 
 def handle(buffer: Buffer, at: int, end: int, context: Context) -> Awaitable[bytes]:
@@ -34,6 +40,8 @@ async def _asked(request: wire.SinkRequest, context: Context) -> wire.SinkRespon
     broker, query = context.broker, request.query
     if request.action is Action.DRAW:
         return wire.SinkResponse(0, first=await broker.new_producer_id())
+    if request.action is Action.LIST:
+        return _page(request.query, context)
     if not query or SEPARATOR in query:
         raise InvalidRequest(f"a query has a name without {SEPARATOR!r}")
     asked = broker.transactions.ask_sink
@@ -45,6 +53,8 @@ async def _asked(request: wire.SinkRequest, context: Context) -> wire.SinkRespon
             return wire.SinkResponse(0, None, member_id(query, request.task), *given)
         case Action.RENEW:
             return wire.SinkResponse(0, None, None, *await asked(RenewMembers, query, request.number))
+        case Action.FORGET:
+            return wire.SinkResponse(0, first=FORGOTTEN, second=await broker.transactions.forget_ledger(query))
         case Action.COMMIT:
             found = await asked(CommitBatch, query, request.number, tuple(request.members))
         case _:
@@ -52,4 +62,13 @@ async def _asked(request: wire.SinkRequest, context: Context) -> wire.SinkRespon
     return wire.SinkResponse(0, None, None, *found)
 
 
-API = Api(wire.SINK, "Sink", range(1), handle)
+def _page(after: str, context: Context) -> wire.SinkResponse:
+    found, has_more, total = context.broker.transactions.ledgers(after)
+    ledgers = [
+        wire.LedgerEntry(known.query, known.write_epoch, known.batch, known.changed_ms, open_members)
+        for known, open_members in found
+    ]
+    return wire.SinkResponse(0, None, None, int(has_more), total, ledgers)
+
+
+API = Api(wire.SINK, "Sink", range(2), handle)

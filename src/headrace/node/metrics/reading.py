@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING
 from headrace import __version__
 from headrace.broker.groups.generation import State
 from headrace.broker.topic import Topic
+from headrace.broker.transactions.sink import MAX_QUERIES
 from headrace.doors.http.door import HttpDoor
 from headrace.doors.kafka import registry
 from headrace.doors.kafka.door import KafkaDoor
 from headrace.log.log import Log
 from headrace.log.services import Services
 from headrace.metrics import Histogram, Traffic
+from headrace.node.metrics.queues import queues
 from headrace.node.metrics.sheet import Sheet
 from headrace.records import kernel
 from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.header import PRODUCE
 
 if TYPE_CHECKING:
+    from headrace.doors.tcp.door import TcpDoor
     from headrace.node.node import Node
 
 MAX_PARTITIONS = 2000  # with five series each: a scrape stays under two megabytes
@@ -37,8 +40,13 @@ def read(node: Node) -> Sheet:
     _topics(node, sheet)
     _logs(node.store.services, sheet)
     _groups(node, sheet)
+    sheet.put("headrace_ledgers", node.broker.transactions.ledger_count)
+    sheet.put("headrace_ledgers_limit", MAX_QUERIES)
+    queues(node, sheet)
     _kafka(node.kafka, sheet)
     _http(node.http, sheet)
+    for name, door in node.tcp.items():
+        _tcp(name, door, sheet)
     return sheet
 
 
@@ -56,7 +64,7 @@ def _node(node: Node, sheet: Sheet) -> None:
 
 def _topics(node: Node, sheet: Sheet) -> None:
     topics = node.broker.topics()
-    partitions = sum(len(topic.partitions) for topic in topics)
+    partitions = sum(len(topic.partitions) for topic in topics) - len(node.broker.memory_topics)
     total, states = Traffic(), {"open": 0, "closed": 0, "failed": 0}
     total.add(node.broker.gone_traffic)
     traffics = {topic: _traffic(topic) for topic in topics}
@@ -70,15 +78,20 @@ def _topics(node: Node, sheet: Sheet) -> None:
     sheet.put("headrace_appended_records_total", total.appended_records)
     sheet.put("headrace_read_bytes_total", total.read_bytes)
     sheet.put("headrace_read_records_total", total.read_records)
+    sheet.put("headrace_duplicate_records_total", node.broker.deduplication.duplicates)
+    sheet.put("headrace_remembered_ids", node.broker.deduplication.remembered)
     sheet.put("headrace_topics", len(topics))
+    sheet.put("headrace_topics_in_memory", len(node.broker.memory_topics))
     for state, count in states.items():
         sheet.put("headrace_partitions", count, state)
     sheet.put("headrace_partitions_refusing", len(node.broker.refusing))
-    if len(topics) <= MAX_TOPICS:
+    # Topics that come with their first use and go again have no series of their own: nobody could keep them all.
+    traffics = {topic: traffic for topic, traffic in traffics.items() if topic not in node.broker.memory_topics}
+    if len(traffics) <= MAX_TOPICS:
         for topic, traffic in traffics.items():
             _topic(topic, traffic, sheet, partitions <= MAX_PARTITIONS)
-    sheet.put("headrace_series_left_out", len(topics) if len(topics) > MAX_TOPICS else 0, "topics")
-    are_left_out = partitions > MAX_PARTITIONS or len(topics) > MAX_TOPICS
+    sheet.put("headrace_series_left_out", len(traffics) if len(traffics) > MAX_TOPICS else 0, "topics")
+    are_left_out = partitions > MAX_PARTITIONS or len(traffics) > MAX_TOPICS
     sheet.put("headrace_series_left_out", partitions if are_left_out else 0, "partitions")
 
 
@@ -201,3 +214,22 @@ def _http(door: HttpDoor, sheet: Sheet) -> None:
         sheet.put("headrace_http_requests_total", count, method, route, str(status))
     for route, times in sorted(metrics.times.items()):
         sheet.spread("headrace_http_request_seconds", times, route)
+
+
+def _tcp(name: str, door: TcpDoor, sheet: Sheet) -> None:
+    metrics = door.metrics
+    sheet.put("headrace_door_connections", len(door), name)
+    sheet.put("headrace_door_connections_limit", door.limits.max_connections, name)
+    sheet.put("headrace_door_connections_opened_total", metrics.opened, name)
+    sheet.put("headrace_door_connections_refused_total", metrics.refused, name)
+    for cause, count in sorted(metrics.closed.items()):
+        sheet.put("headrace_door_connections_closed_total", count, name, cause)
+    sheet.put("headrace_door_requests_total", metrics.requests, name)
+    sheet.put("headrace_door_errors_total", metrics.errors, name)
+    sheet.put("headrace_door_published_records_total", metrics.published, name)
+    sheet.put("headrace_door_delivered_records_total", metrics.delivered, name)
+    sheet.put("headrace_door_lost_records_total", metrics.lost, name)
+    sheet.put("headrace_door_received_bytes_total", metrics.received_bytes, name)
+    sheet.put("headrace_door_sent_bytes_total", metrics.sent_bytes, name)
+    sheet.put("headrace_door_unfinished_bytes", door.unfinished_bytes, name)
+    sheet.put("headrace_door_unsent_bytes", door.unsent.held_bytes(), name)

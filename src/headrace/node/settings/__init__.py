@@ -3,7 +3,7 @@
 | file | is |
 |---|---|
 | table | every setting: key, flag, variable, what it takes, default, meaning |
-| kinds, units, topics, levels | what settings take |
+| kinds, topics, levels | what settings take |
 | sources, file, lines | where values come from |
 | tree | the sources made one, with all their problems |
 | values | the result, as the rest of the program knows it |
@@ -11,8 +11,9 @@
 
 from headrace.node.settings.file import PLACES
 from headrace.node.settings.kinds import Address
+from headrace.node.settings.setting import Setting
 from headrace.node.settings.sources import InvalidSettings, Problem, unknown_variables
-from headrace.node.settings.table import SETTINGS, Setting
+from headrace.node.settings.table import SETTINGS
 from headrace.node.settings.tree import Tree, load
 from headrace.node.settings.values import Settings, read, settings_of
 

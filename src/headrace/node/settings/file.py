@@ -1,5 +1,5 @@
-"""A configuration file: TOML, or JSON of the same shape. Sections are the parts of a key before its last dot; `_` and
-`-` in a key are the same.
+"""A configuration file: TOML, or JSON of the same shape, or JSON in the shape that the binary protocol's own broker had
+(broker_json). Sections are the parts of a key before its last dot; `_` and `-` in a key are the same.
 
 Every problem has the file and, where it can be known, the line. A file that does not read at all is one problem; in
 one that does, every key is looked at.
@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from headrace.node.settings.setting import TOPIC_DEFAULTS
 from headrace.node.settings.sources import Given, Origin, Problem, nearest
-from headrace.node.settings.table import BY_KEY, SECTIONS, TOPIC_DEFAULTS
+from headrace.node.settings.table import BY_KEY, SECTIONS
 from headrace.node.settings.topics import flat
 
-PLACES = ("headrace.toml", "headrace.json", "/etc/headrace/headrace.toml")
+PLACES = ("headrace.toml", "headrace.json", "config/broker.json", "/etc/headrace/headrace.toml")
 """Looked at in this order when none is named; the first that exists is read."""
 
 Path = tuple[str, ...]
@@ -25,6 +26,7 @@ _AT_LINE = r"\s*\(at line (\d+), column \d+\)$"
 class File:
     def __init__(self, path: str) -> None:
         self.path = path
+        self._is_json = False
         self._lines: dict[Path, int] = {}
 
     def read(self, problems: list[Problem]) -> Iterator[Given]:
@@ -33,7 +35,7 @@ class File:
         if tree is None:
             return
         first: dict[str, Given] = {}
-        for given in self._walk(tree, (), problems):
+        for given in self._given(tree, problems):
             if (other := first.setdefault(given.key, given)) is not given:
                 where = other.origin.where
                 problems.append(
@@ -41,6 +43,14 @@ class File:
                 )
             else:
                 yield given
+
+    def _given(self, tree: Mapping[str, object], problems: list[Problem]) -> Iterator[Given]:
+        if self._is_json:
+            from headrace.node.settings import broker_json
+
+            if broker_json.is_one(tree):
+                return broker_json.read(tree, self.path, self._where, problems)
+        return self._walk(tree, (), problems)
 
     def _text(self, problems: list[Problem]) -> str | None:
         try:
@@ -58,6 +68,7 @@ class File:
 
     def _tree(self, text: str, problems: list[Problem]) -> Mapping[str, object] | None:
         if self.path.endswith(".json") or text.lstrip().startswith("{"):
+            self._is_json = True
             return self._json(text, problems)
         import tomllib  # a node without a file need not wait for these
 

@@ -7,11 +7,11 @@ A kind never knows where a value came from: it raises ValueError with `takes …
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from headrace.node.settings import units
+from headrace import units
 
 UNBOUNDED = (1 << 63) - 1
 OFF = "off"
@@ -29,6 +29,20 @@ class Address(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class PartOfAddress(NamedTuple):
+    """What a source says that names hosts and ports apart: one of them may be missing, and is then what weaker
+    sources say."""
+
+    host: object = None
+    port: object = None
+
+    def over(self, below: object, default: object) -> str:
+        beneath = below if isinstance(below, Address) else default
+        assert isinstance(beneath, Address)
+        host, port = self.host or beneath.host, beneath.port if self.port is None else self.port
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
 class Kind(ABC, Generic[V]):

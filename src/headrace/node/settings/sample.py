@@ -7,7 +7,8 @@ import json
 import textwrap
 
 from headrace.node.settings.kinds import Plain
-from headrace.node.settings.table import SECTIONS, SETTINGS, TOPIC_DEFAULTS, Setting
+from headrace.node.settings.setting import TOPIC_DEFAULTS, Setting
+from headrace.node.settings.table import SECTIONS, SETTINGS
 
 WIDTH = 110
 HEAD = """\

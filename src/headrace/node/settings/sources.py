@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from headrace.errors import InvalidConfig
-from headrace.node.settings.table import BY_FLAG, BY_VARIABLE, Setting
+from headrace.node.settings.setting import Setting
+from headrace.node.settings.table import BY_FLAG, BY_VARIABLE
 
 PREFIX = "HEADRACE_"
 CONFIG_FLAG, CONFIG_VARIABLE = "config", "HEADRACE_CONFIG"

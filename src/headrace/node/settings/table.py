@@ -6,54 +6,22 @@ A variable is HEADRACE_ and the flag's name. A number without a unit has the one
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
-
-import msgspec
-
 from headrace.broker import config
 from headrace.broker.broker import BrokerSettings
 from headrace.broker.groups.settings import MAX_INT, GroupSettings
 from headrace.doors.http.limits import HttpLimits
 from headrace.doors.kafka.limits import KafkaLimits
-from headrace.node.settings.kinds import (
-    Choice,
-    Duration,
-    HostPort,
-    Kind,
-    Place,
-    Size,
-    Switch,
-    Whole,
-)
+from headrace.node.settings.doors import DOOR_SETTINGS, TCP_DOORS
+from headrace.node.settings.kinds import Address, Choice, Duration, HostPort, Place, Size, Switch, Whole
 from headrace.node.settings.levels import Levels
+from headrace.node.settings.setting import TOPIC_DEFAULTS, TOPIC_SECTION, Setting
 from headrace.node.settings.topics import DefaultTopics, TopicValue
 
 KIB, MIB = 1 << 10, 1 << 20
 TAIL_MEMORY_BYTES = 64 * MIB
 COMPACTION_MEMORY_BYTES = 128 * MIB
-TOPIC_SECTION = "topic.defaults"
-TOPIC_DEFAULTS = f"{TOPIC_SECTION}."
 
-V = TypeVar("V", covariant=True)
 _limits, _broker, _groups = KafkaLimits(), BrokerSettings(), GroupSettings()
-
-
-class Setting(msgspec.Struct, Generic[V], frozen=True):
-    key: str
-    flag: str
-    kind: Kind[V]
-    default: str
-    meaning: str
-    kafka_name: str = ""
-    """What Kafka calls it, if it has such a thing."""
-
-    @property
-    def variable(self) -> str:
-        return "HEADRACE_" + self.flag.upper().replace("-", "_")
-
-    @property
-    def section(self) -> str:
-        return TOPIC_SECTION if self.key.startswith(TOPIC_DEFAULTS) else self.key.rpartition(".")[0]
 
 
 DATA = Setting(
@@ -162,7 +130,14 @@ HTTP = Setting(
     "http",
     HostPort(),
     "127.0.0.1:8081",
-    "Health, readiness and metrics over HTTP; port 0: any free one; off: no such door.",
+    "Records, topics, health and metrics over HTTP; port 0: any free one; off: no such door.",
+)
+HTTP_ADVERTISED = Setting(
+    "http.advertised",
+    "http-advertised",
+    HostPort(advertised=True),
+    "",
+    "The address of the http door that clients are told; without one, that at which it listens.",
 )
 HTTP_CONNECTIONS = Setting(
     "http.max-connections",
@@ -341,7 +316,9 @@ SETTINGS: tuple[Setting[object], ...] = (
     IDLE,
     STALL,
     HTTP,
+    HTTP_ADVERTISED,
     HTTP_CONNECTIONS,
+    *DOOR_SETTINGS,
     AUTO_CREATE,
     DEFAULT_PARTITIONS,
     MAX_PARTITIONS,
@@ -363,13 +340,24 @@ SETTINGS: tuple[Setting[object], ...] = (
     LOG_LEVELS,
     *TOPIC_SETTINGS,
 )
+LISTEN: dict[str, Setting[Address | None]] = {
+    "kafka": KAFKA,
+    "binary": TCP_DOORS["binary"].listen,
+    "lines": TCP_DOORS["lines"].listen,
+    "json": TCP_DOORS["json"].listen,
+    "http": HTTP,
+    "msgpack": TCP_DOORS["msgpack"].listen,
+}
+"""Every door, in the order in which a node opens them."""
+
 BY_KEY = {setting.key: setting for setting in SETTINGS}
 BY_FLAG = {setting.flag: setting for setting in SETTINGS}
 BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 SECTIONS = {
     "node": "The node itself.",
     "kafka": "The door for Kafka clients, and its limits.",
-    "http": "The door for health and metrics.",
+    "http": "The door for HTTP: records, topics, health, metrics.",
+    **{name: door.about for name, door in TCP_DOORS.items()},
     "topics": "Topics: how many, and which there are from the start.",
     "groups": "Consumer groups: what members may ask for, and how long positions are kept.",
     "transactions": "Transactions: how long they may take, and how long they are remembered.",

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from headrace import units
 from headrace.broker import config
 from headrace.broker.broker import NewTopic
 from headrace.broker.values import MAX_LONG
 from headrace.cluster.controller import check_topic_name
 from headrace.errors import InvalidConfig, InvalidTopicName
-from headrace.node.settings import units
 from headrace.node.settings.kinds import Kind, Plain
 
 MAX_DEFAULT_TOPICS = 1000  # made at every start that does not find them, before the node says that it serves

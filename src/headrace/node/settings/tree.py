@@ -1,8 +1,9 @@
 """One tree of settings out of several sources: the strongest source that has a value wins, and who lost is remembered,
 so that `headrace config explain` can say why a value is what it is.
 
-Flags over environment over file over defaults. All problems of all sources are gathered before anything is refused;
-a value that was overruled is checked too, because it waits there for the day when nothing overrules it.
+Flags over our variables over those of other brokers over a file over defaults. All problems of all sources are
+gathered before anything is refused; a value that was overruled is checked too, because it waits there for the day when
+nothing overrules it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import NamedTuple, TypeVar, cast
 
 from headrace.broker import config
 from headrace.errors import InvalidConfig
-from headrace.node.settings import table
+from headrace.node.settings import foreign, table
 from headrace.node.settings.file import PLACES, File
+from headrace.node.settings.foreign import CONFIG_FILE, ForeignVariables, ImpliedByBrokerId
+from headrace.node.settings.kinds import MAX_PORT, Address, PartOfAddress
+from headrace.node.settings.setting import TOPIC_DEFAULTS, Setting
 from headrace.node.settings.sources import (
     CONFIG_FLAG,
     CONFIG_VARIABLE,
@@ -29,7 +33,7 @@ from headrace.node.settings.sources import (
     nearest,
     unknown_variables,
 )
-from headrace.node.settings.table import BY_KEY, BY_VARIABLE, SETTINGS, Setting
+from headrace.node.settings.table import BY_KEY, BY_VARIABLE, SETTINGS
 
 NO_FILE = "off"
 DEFAULT = Origin("default", "default")
@@ -49,13 +53,15 @@ class Tree:
     def __init__(self, sources: Sequence[Source]) -> None:
         """The strongest source first."""
         self.problems: list[Problem] = []
-        self.warnings: list[Problem] = []
         given: dict[str, list[Given]] = {}
         for source in sources:
             for one in source.read(self.problems):
                 given.setdefault(one.key, []).append(one)
         self._held = {setting.key: self._hold(setting, given.get(setting.key, [])) for setting in SETTINGS}
+        self._number_json_port()
         self._check_together()
+        self.warnings = [problem for problem in self.problems if isinstance(problem, Slip)]
+        self.problems = [problem for problem in self.problems if not isinstance(problem, Slip)]
         self.problems.sort(key=_line)
 
     def value(self, setting: Setting[V]) -> V:
@@ -67,7 +73,7 @@ class Tree:
     def topic_defaults(self) -> dict[str, str]:
         """Those that somebody chose."""
         return {
-            setting.key.removeprefix(table.TOPIC_DEFAULTS): self.value(setting)
+            setting.key.removeprefix(TOPIC_DEFAULTS): self.value(setting)
             for setting in table.TOPIC_SETTINGS
             if self._held[setting.key].origin is not DEFAULT
         }
@@ -77,16 +83,29 @@ class Tree:
             raise InvalidSettings(self.problems)
 
     def _hold(self, setting: Setting[object], given: list[Given]) -> Held:
-        values: list[tuple[object, Given]] = []
-        for one in given:
+        default = setting.kind.parse(setting.default)
+        values: list[tuple[object, Given]] = [(default, Given(setting.key, setting.default, DEFAULT))]
+        for one in reversed(given):  # from the weakest: half an address takes its other half from below
+            raw = one.raw.over(values[0][0], default) if isinstance(one.raw, PartOfAddress) else one.raw
             try:
-                values.append((setting.kind.parse(one.raw), one))
+                values.insert(0, (setting.kind.parse(raw), Given(one.key, raw, one.origin)))
             except ValueError as error:
                 self.problems.append(_problem(setting, one.origin, str(error)))
-        if not values:
-            return Held(setting.kind.parse(setting.default), DEFAULT)
         (value, winner), *others = values
-        return Held(value, winner.origin, tuple(other for _, other in others))
+        return Held(value, winner.origin, tuple(other for _, other in others if other.origin is not DEFAULT))
+
+    def _number_json_port(self) -> None:
+        """Its default is 9000 and the node's id."""
+        key, node_id = table.LISTEN["json"].key, self.value(table.NODE_ID)
+        held = self._held[key]
+        if held.origin is DEFAULT and isinstance(held.value, Address):
+            port = held.value.port + node_id
+            if port <= MAX_PORT:
+                self._held[key] = Held(Address(held.value.host, port), DEFAULT)
+            else:
+                self._refuse(
+                    f"no port of the json door has the number {port}: --json HOST:PORT moves it", table.NODE_ID
+                )
 
     def _check_together(self) -> None:
         """What each value alone cannot know. A value that was refused stands here as its default, and is silent."""
@@ -99,10 +118,15 @@ class Tree:
         if wanted > most:
             why = f"the topics have {wanted} partitions, but {most} there may be in all"
             self._refuse(why, table.DEFAULT_TOPICS, table.MAX_PARTITIONS)
-        kafka, http = self.value(table.KAFKA), self.value(table.HTTP)
-        if kafka is not None and kafka == http and kafka.port:
-            self._refuse(f"{kafka} cannot be the address of two doors", table.KAFKA, table.HTTP)
+        self._check_doors()
         self._check_topics()
+
+    def _check_doors(self) -> None:
+        by_address: dict[Address, Setting[Address | None]] = {}
+        for listen in table.LISTEN.values():
+            address = self.value(listen)
+            if address is not None and address.port and by_address.setdefault(address, listen) is not listen:
+                self._refuse(f"{address} cannot be the address of two doors", by_address[address], listen)
 
     def _check_topics(self) -> None:
         """Topic settings that contradict each other: among the defaults, or with what a topic says itself."""
@@ -139,33 +163,34 @@ def sources(
 ) -> list[Source]:
     path = file_path(flags, environment, places)
     file = [] if path is None else [File(path)]
-    return [Flags(flags), Environment(environment), *file]
+    others = ForeignVariables(environment)
+    return [Flags(flags), Environment(environment), others, *file, ImpliedByBrokerId(environment)]
 
 
 def file_path(
     flags: Mapping[str, str | None], environment: Mapping[str, str], places: Sequence[str] = PLACES
 ) -> str | None:
-    named = flags.get(CONFIG_FLAG) or environment.get(CONFIG_VARIABLE)
+    named = flags.get(CONFIG_FLAG) or environment.get(CONFIG_VARIABLE) or environment.get(CONFIG_FILE)
     if named:
         return None if named == NO_FILE else named
     return next((place for place in places if os.path.exists(place)), None)
 
 
 def known(name: str) -> Setting[object] | None:
-    """By its key, flag or variable."""
+    """By its key, flag or variable, or by a variable of another broker that sets it."""
     from headrace.node.settings.file import canonical
 
     flag = name.removeprefix("--")
-    return BY_KEY.get(canonical(name)) or table.BY_FLAG.get(flag) or BY_VARIABLE.get(name)
+    found = BY_KEY.get(canonical(name)) or table.BY_FLAG.get(flag) or BY_VARIABLE.get(name)
+    return found or BY_KEY.get(foreign.BY_VARIABLE.get(name, ""))
 
 
 def _problem(setting: Setting[object], origin: Origin, why: str) -> Problem:
     """Where to change it: the place itself, and the other names of the same thing."""
     if origin.source == "file":
         return Problem(origin.where, f"{setting.key}: {why}")
-    names = {"flag": f"--{setting.flag}", "environment": setting.variable}
-    mine = names.pop(origin.source, f"--{setting.flag}")
-    others = [name for name in (setting.key, *names.values()) if name != mine]
+    mine = origin.where if origin.source != "default" else f"--{setting.flag}"
+    others = [name for name in (setting.key, f"--{setting.flag}", setting.variable) if name != mine]
     return Problem(f"{mine} (or {', '.join(others)})", why)
 
 

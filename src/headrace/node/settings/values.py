@@ -10,11 +10,23 @@ import msgspec
 from headrace.broker.broker import BrokerSettings, NewTopic
 from headrace.broker.groups.settings import GroupSettings
 from headrace.broker.settings import StaticSetting
+from headrace.doors.binary.limits import BinaryLimits
 from headrace.doors.http.limits import HttpLimits
 from headrace.doors.kafka.limits import KafkaLimits
+from headrace.doors.tcp.limits import DoorLimits
 from headrace.node.settings import table
+from headrace.node.settings.doors import (
+    BINARY_MESSAGE,
+    BINARY_PARTITIONS,
+    BINARY_RETENTION,
+    HEARTBEAT,
+    LIMITS,
+    TCP_DOORS,
+    TcpDoor,
+)
 from headrace.node.settings.kinds import Address
-from headrace.node.settings.table import COMPACTION_MEMORY_BYTES, SETTINGS, TAIL_MEMORY_BYTES, Setting
+from headrace.node.settings.setting import TOPIC_SECTION, Setting
+from headrace.node.settings.table import COMPACTION_MEMORY_BYTES, SETTINGS, TAIL_MEMORY_BYTES
 from headrace.node.settings.tree import DEFAULT, Tree, load
 
 _KAFKA_KINDS = {"switch": "boolean", "number": "long", "size": "long", "duration": "long"}
@@ -25,7 +37,12 @@ class Settings(msgspec.Struct, frozen=True):
     node_id: int = 0
     kafka: Address | None = Address("127.0.0.1", 9092)
     kafka_advertised: Address | None = None
+    binary: Address | None = None
+    lines: Address | None = None
+    json: Address | None = None
     http: Address | None = None
+    http_advertised: Address | None = None
+    msgpack: Address | None = None
     ready_file: str | None = None
     log_format: str = "auto"
     log_level: str = "info"
@@ -36,6 +53,13 @@ class Settings(msgspec.Struct, frozen=True):
     broker: BrokerSettings = BrokerSettings()
     kafka_limits: KafkaLimits = KafkaLimits()
     http_limits: HttpLimits = HttpLimits()
+    door_limits: Mapping[str, DoorLimits] = msgspec.field(default_factory=lambda: LIMITS)
+    """Of the doors on plain TCP."""
+
+    def listen(self) -> dict[str, Address]:
+        """Where each door listens that is to be there, in the order in which they open."""
+        wanted = {name: getattr(self, name) for name in table.LISTEN}
+        return {name: address for name, address in wanted.items() if address is not None}
 
 
 def read(flags: Mapping[str, str | None], environment: Mapping[str, str], places: Sequence[str] = ()) -> Settings:
@@ -54,7 +78,12 @@ def settings_of(tree: Tree) -> Settings:
         node_id=value(table.NODE_ID),
         kafka=value(table.KAFKA),
         kafka_advertised=value(table.KAFKA_ADVERTISED),
+        binary=value(table.LISTEN["binary"]),
+        lines=value(table.LISTEN["lines"]),
+        json=value(table.LISTEN["json"]),
         http=value(table.HTTP),
+        http_advertised=value(table.HTTP_ADVERTISED),
+        msgpack=value(table.LISTEN["msgpack"]),
         ready_file=value(table.READY_FILE),
         log_format=value(table.LOG_FORMAT),
         log_level=value(table.LOG_LEVEL),
@@ -93,6 +122,26 @@ def settings_of(tree: Tree) -> Settings:
             stall_ms=value(table.STALL),
         ),
         http_limits=HttpLimits(max_connections=value(table.HTTP_CONNECTIONS)),
+        door_limits={name: _door_limits(tree, name, door) for name, door in TCP_DOORS.items()},
+    )
+
+
+def _door_limits(tree: Tree, name: str, door: TcpDoor) -> DoorLimits:
+    limits = msgspec.structs.replace(
+        LIMITS[name],
+        max_connections=tree.value(door.max_connections),
+        idle_ms=tree.value(door.idle),
+        max_frame_bytes=tree.value(door.max_frame),
+        unsent_bytes=tree.value(door.unsent),
+    )
+    if not isinstance(limits, BinaryLimits):
+        return limits
+    return msgspec.structs.replace(
+        limits,
+        heartbeat_ms=tree.value(HEARTBEAT),
+        max_partitions=tree.value(BINARY_PARTITIONS),
+        retention_ms=tree.value(BINARY_RETENTION),
+        max_message_bytes=tree.value(BINARY_MESSAGE),
     )
 
 
@@ -107,7 +156,7 @@ def static_of(tree: Tree) -> tuple[StaticSetting, ...]:
             held.origin is DEFAULT,
         )
         for setting in SETTINGS
-        if setting.section != table.TOPIC_SECTION
+        if setting.section != TOPIC_SECTION
         for held in (tree.held(setting),)
     )
 

@@ -2,7 +2,8 @@
 
 - `validate` judges what a producer sent, before it may enter a log;
 - `scan` reads back what a log holds, and says where and why it stops being true;
-- `cut` finds the whole batches that answer a read, by their headers alone.
+- `cut` finds the whole batches that answer a read, by their headers alone;
+- `pick` finds and checks them in one go, where all is as it should be.
 
 Positions are absolute in `buffer`. A range outside of it is the caller's fault: ValueError.
 """
@@ -115,6 +116,33 @@ def cut(buffer: Buffer, start: int, limit: int, from_offset: int, up_to_offset: 
         if begin >= 0:
             next_offset = expected
     return (begin if begin >= 0 else at), at, next_offset, damaged
+
+
+def pick(
+    buffer: Buffer, expected_offset: int, from_offset: int, up_to_offset: int, max_bytes: int
+) -> tuple[int, int, int] | None:
+    """What to send to a reader: (begin, end, next offset), of a buffer that starts with the batch at `expected_offset`.
+
+    The batch that holds `from_offset` is the first, and as many follow as start below `up_to_offset`, are whole and
+    have together `max_bytes` at most: all of them true, without gaps in their offsets. None: there is no such batch, or
+    something is not as it should be, and whoever asks looks again with `cut` and `scan`.
+    """
+    view, at, begin, expected = memoryview(buffer), 0, -1, expected_offset
+    while len(view) - at >= HEADER_BYTES:
+        header = read_header(view, at)
+        if implausible(header) is not None or _misplaced(header, expected) or header.base_offset != expected:
+            return None
+        end = at + header.size
+        if header.next_offset > from_offset:
+            first = at if begin < 0 else begin
+            if header.base_offset >= up_to_offset or end > len(view) or end - first > max_bytes:
+                break
+            begin = first
+            if crc32c(view[at + CRC_FROM : end]) != header.crc:
+                return None
+        expected = header.next_offset
+        at = min(end, len(view))
+    return (begin, at, expected) if begin >= 0 else None
 
 
 def stamp_append_time(buffer: bytearray | memoryview, at: int, size: int, now_ms: int) -> None:

@@ -15,6 +15,7 @@ from headrace.records.twin.records import check_timestamp, decode_records, encod
 
 TOO_SHORT = "a column's buffer ends before its rows do"
 OUTSIDE = "a column's offsets point outside of its data"
+MAX_PARTITIONS = 1 << 20  # of one topic: more than anybody has, and little to keep count of
 
 
 def decode_columns(runs: Sequence[Run]) -> Columns:
@@ -69,13 +70,56 @@ def encode_columns(
         at = _timestamp(timestamp, row, default_timestamp)
         size = len(out)
         delta = check_timestamp(at, base_timestamp)
-        encode_one(out, taken, delta, _binary(key, row), _binary(value, row), _headers(headers, row))
+        encode_one(out, taken, delta, binary_at(key, row), binary_at(value, row), _headers(headers, row))
         if len(out) > max_bytes and taken:
             del out[size:]
             break
         max_timestamp = max(max_timestamp, at)
         taken += 1
     return out, taken, base_timestamp, max_timestamp
+
+
+def encode_partitioned(
+    rows: int,
+    timestamp: Numbers | None,
+    key: Binary | None,
+    value: Binary | None,
+    headers: tuple[Numbers, Binary, Binary] | None,
+    partitions: Buffer,
+    count: int,
+    max_bytes: int,
+    default_timestamp: int,
+) -> list[tuple[int, bytearray, int, int, int]]:
+    """All rows as batches of up to `max_bytes`, each row in one of the partition, of `count`, that `partitions` has
+    for it, 4 bytes each; rows of a partition stay in their order.
+
+    Gives (partition, and what `encode_columns` gives) of each batch: those that are full as they get so, then the rest
+    by partition.
+    """
+    if rows < 0 or not 1 <= count <= MAX_PARTITIONS:
+        raise ValueError(f"{rows} rows for {count} partitions")
+    if any(column is not None and column[-1] < 0 for column in (timestamp, key, value, *(headers or ()))):
+        raise ValueError(TOO_SHORT)
+    goals = []
+    for row in range(rows):
+        goals.append(_number(partitions, row, 4))
+        if not 0 <= goals[-1] < count:
+            raise ValueError(f"row {row} goes to partition {goals[-1]} of {count}")
+    found: list[tuple[int, bytearray, int, int, int]] = []
+    open_: dict[int, tuple[bytearray, int, int, int]] = {}
+    for row, goal in enumerate(goals):
+        at = _timestamp(timestamp, row, default_timestamp)
+        out, taken, base, most = open_.get(goal) or (bytearray(HEADER_BYTES), 0, at, at)
+        size, delta = len(out), check_timestamp(at, base)
+        content = binary_at(key, row), binary_at(value, row), _headers(headers, row)
+        encode_one(out, taken, delta, *content)
+        if len(out) > max_bytes and taken:
+            del out[size:]
+            found.append((goal, out, taken, base, most))
+            out, taken, base, most = bytearray(HEADER_BYTES), 0, at, at
+            encode_one(out, 0, 0, *content)
+        open_[goal] = out, taken + 1, base, max(most, at)
+    return found + [(goal, *open_[goal]) for goal in sorted(open_)]
 
 
 class _BinaryBuilder:
@@ -120,7 +164,7 @@ def _timestamp(column: Numbers | None, row: int, default: int) -> int:
     return _number(column[1], column[2] + row, 8)
 
 
-def _binary(column: Binary | None, row: int) -> bytes | None:
+def binary_at(column: Binary | None, row: int) -> bytes | None:
     if column is None or _is_null(column[0], column[3] + row):
         return None
     begin, end = _number(column[1], column[3] + row, 4), _number(column[1], column[3] + row + 1, 4)
@@ -140,11 +184,11 @@ def _headers(columns: tuple[Numbers, Binary, Binary] | None, row: int) -> Header
         raise ValueError(OUTSIDE)
     found: list[tuple[str, bytes | None]] = []
     for index in range(begin, end):
-        name = _binary(keys, index)
+        name = binary_at(keys, index)
         if name is None:
             raise ValueError("a header without a key")
         try:
-            found.append((name.decode(), _binary(values, index)))
+            found.append((name.decode(), binary_at(values, index)))
         except UnicodeDecodeError:
             raise ValueError("a header's key is not UTF-8") from None
     return tuple(found)

@@ -17,7 +17,9 @@ from headrace.wire.kafka.primitives import MAX_ASKED, Reader, array, string, tag
 
 OLDEST: Final = 0
 NEWEST: Final = 4
+LEVELS_FROM: Final = 4  # of features whose lowest level is 0
 _FLEXIBLE: Final = 3
+_FINAL_TAG: Final = 2
 
 _ERROR = struct.Struct(">h")
 _THROTTLE = struct.Struct(">i")
@@ -96,7 +98,7 @@ def _features(features: Sequence[Feature], version: int) -> bytes:
     for name, lowest, highest, level in told:
         supported += string(name, True) + _LEVELS.pack(lowest, highest)
         final += string(name, True) + _LEVELS.pack(level, level)
-    return tagged([(0, bytes(supported)), (1, _EPOCH.pack(0)), (2, bytes(final))])
+    return tagged([(0, bytes(supported)), (1, _EPOCH.pack(0)), (_FINAL_TAG, bytes(final))])
 
 
 def encode_request(version: int, correlation_id: int, client_id: str | None, request: ApiVersionsRequest) -> bytes:
@@ -116,3 +118,23 @@ def decode_response(buffer: Buffer, at: int, end: int, version: int) -> ApiVersi
     reader.skip_tags()
     reader.finish()
     return ApiVersionsResponse(error, ranges, throttle_ms)
+
+
+def decode_levels(buffer: Buffer, at: int, end: int, version: int) -> dict[str, int]:
+    """Of an answer the features alone: the level that is in force of each."""
+    reader = Reader(buffer, at, end, version >= _FLEXIBLE)
+    reader.int16()
+    for _ in reader.array():
+        reader.take(_RANGE.size)
+        reader.skip_tags()
+    if version >= 1:
+        reader.int32()
+    found: dict[str, int] = {}
+    for tag in reader.tags():
+        if tag == _FINAL_TAG:
+            for _ in reader.array():
+                name, highest, _ = reader.string(), reader.int16(), reader.int16()
+                reader.skip_tags()
+                found[name] = highest
+    reader.finish()
+    return found

@@ -25,10 +25,6 @@ class InvalidRequest(errors.HeadraceError):
     """A request that can be read, and contradicts itself or asks for what nobody can mean."""
 
 
-class InvalidAcks(errors.HeadraceError):
-    """An acks that this protocol does not have."""
-
-
 class RequestTimedOut(errors.HeadraceError):
     """The time that the client gave us is over."""
 
@@ -110,7 +106,8 @@ class Code(IntEnum):
 _CODES: dict[type[BaseException], Code] = {
     MalformedRequest: Code.INVALID_REQUEST,
     InvalidRequest: Code.INVALID_REQUEST,
-    InvalidAcks: Code.INVALID_REQUIRED_ACKS,
+    errors.InvalidAcks: Code.INVALID_REQUIRED_ACKS,
+    errors.Unsettled: Code.REQUEST_TIMED_OUT,
     RequestTimedOut: Code.REQUEST_TIMED_OUT,
     UnsupportedCompression: Code.UNSUPPORTED_COMPRESSION_TYPE,
     errors.NotEnoughReplicas: Code.NOT_ENOUGH_REPLICAS,
@@ -132,6 +129,7 @@ _CODES: dict[type[BaseException], Code] = {
     errors.InvalidTransactionTimeout: Code.INVALID_TRANSACTION_TIMEOUT,
     errors.CoordinatorFenced: Code.TRANSACTION_COORDINATOR_FENCED,
     errors.UnknownTransactionalId: Code.TRANSACTIONAL_ID_NOT_FOUND,
+    errors.UnknownLedger: Code.TRANSACTIONAL_ID_NOT_FOUND,
     errors.TransactionAbortable: Code.TRANSACTION_ABORTABLE,
     errors.UnknownTopic: Code.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownTopicId: Code.UNKNOWN_TOPIC_ID,
@@ -164,6 +162,8 @@ _CODES: dict[type[BaseException], Code] = {
     errors.FencedMember: Code.FENCED_INSTANCE_ID,
     errors.IllegalGeneration: Code.ILLEGAL_GENERATION,
     errors.InconsistentProtocol: Code.INCONSISTENT_GROUP_PROTOCOL,
+    errors.QueueModeConflict: Code.INCONSISTENT_GROUP_PROTOCOL,
+    errors.LeaseHeld: Code.GROUP_MAX_SIZE_REACHED,  # which is one
     errors.InvalidSessionTimeout: Code.INVALID_SESSION_TIMEOUT,
     errors.RebalanceInProgress: Code.REBALANCE_IN_PROGRESS,
     errors.PositionTooLarge: Code.OFFSET_METADATA_TOO_LARGE,

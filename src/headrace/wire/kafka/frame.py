@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NoReturn
 
 from headrace.ports import Buffer
 from headrace.wire.kafka.errors import MalformedRequest
@@ -25,5 +25,9 @@ def frame_size(buffer: Buffer, at: int, limit: int = MAX_REQUEST_BYTES) -> int:
     """
     size: int = _SIZE.unpack_from(buffer, at)[0]
     if not MIN_REQUEST_BYTES <= size <= limit:
-        raise MalformedRequest(f"a frame of {size} bytes; a request has {MIN_REQUEST_BYTES} to {limit}")
+        refuse(size, limit)
     return size
+
+
+def refuse(size: int, limit: int) -> NoReturn:
+    raise MalformedRequest(f"a frame of {size} bytes; a request has {MIN_REQUEST_BYTES} to {limit}")

@@ -101,7 +101,7 @@ _RESULT_5 = struct.Struct(">ihqqq")
 def decode_request(buffer: Buffer, at: int, end: int, version: int) -> ProduceRequest:
     """The body of a request that lies in `buffer` from `at` to `end`."""
     try:
-        quick = _single_request(buffer, at, end, version)
+        quick = single_request(buffer, at, end, version)
         if quick is not None:
             return quick
         if version >= FLEXIBLE:
@@ -115,7 +115,7 @@ def decode_request(buffer: Buffer, at: int, end: int, version: int) -> ProduceRe
     return request
 
 
-def _single_request(buffer: Buffer, at: int, end: int, version: int) -> ProduceRequest | None:
+def single_request(buffer: Buffer, at: int, end: int, version: int) -> ProduceRequest | None:
     """One topic, one partition, no transaction, which is what nearly every request is: believed when all its
     lengths add up to the end exactly. None when it is something else; the general way decides what.
     """

@@ -1,10 +1,14 @@
 """The private request of a streaming sink, spoken between our own client and our own broker on the Kafka door: several
-transactions committed as one (docs/transactions.md). Kafka has no such API: the key is far from its own, and it is not
-advertised. Version 0, plain encoding.
+transactions committed as one, and the ledgers that say which were (docs/transactions.md). Kafka has no such API: the
+key is far from its own, and it is not advertised. Plain encoding.
 
 request     action int8, query string, number int64, task string, timeout ms int32,
             members array of (transactional id string, producer id int64, epoch int16)
-answer      error int16, text nullable string, transactional id nullable string, first int64, second int64
+answer      error int16, text nullable string, transactional id nullable string, first int64, second int64;
+            from version 1 on, ledgers array of (query string, write int64, batch int64, changed ms int64,
+            open members int32)
+
+Version 1 is for those who look after ledgers: it adds the actions LIST and FORGET. Tasks and drivers speak version 0.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.primitives import MAX_ASKED, Reader, array, string
 
 SINK: Final = 20_000
-VERSION: Final = 0
+VERSION: Final = 0  # of tasks and drivers
+LEDGERS_VERSION: Final = 1
+MAX_LEDGERS: Final = 1_000  # in one answer
 
 _ACTION = struct.Struct(">b")
 _NUMBER = struct.Struct(">q")
@@ -28,6 +34,7 @@ _TIMEOUT = struct.Struct(">i")
 _PRODUCER = struct.Struct(">qh")
 _ERROR = struct.Struct(">h")
 _PAIR = struct.Struct(">qq")
+_LEDGER = struct.Struct(">qqqi")
 
 
 class Action(IntEnum):
@@ -36,6 +43,13 @@ class Action(IntEnum):
     RENEW = 2  # the members of the query; `number` is the write's
     COMMIT = 3  # the members; `number` is the batch. Answered with 1 if it is in the ledger, and the ledger's batch
     ABORT = 4  # the same
+    LIST = (
+        5  # ledgers whose queries come after `query`. Answered with 1 if there are more, and how many there are in all
+    )
+    FORGET = 6  # the query's ledger. Answered with 1, and the ledger's batch
+
+
+_LAST = {VERSION: Action.ABORT, LEDGERS_VERSION: Action.FORGET}  # of each version
 
 
 class SinkRequest(NamedTuple):
@@ -47,12 +61,21 @@ class SinkRequest(NamedTuple):
     members: Sequence[tuple[str, int, int]] = ()
 
 
+class LedgerEntry(NamedTuple):
+    query: str
+    write: int  # the newest that was seen
+    batch: int  # the last that was committed; -1: none yet
+    changed_ms: int  # -1: not known
+    open_members: int
+
+
 class SinkResponse(NamedTuple):
     error: int
     message: str | None = None
     transactional_id: str | None = None
     first: int = -1
     second: int = -1
+    ledgers: Sequence[LedgerEntry] = ()
 
 
 def decode_request(buffer: Buffer, at: int, end: int, version: int) -> SinkRequest:
@@ -61,6 +84,8 @@ def decode_request(buffer: Buffer, at: int, end: int, version: int) -> SinkReque
         action = Action(reader.int8())
     except ValueError as error:
         raise MalformedRequest(f"a sink's request: {error}") from error
+    if action > _LAST[version]:
+        raise MalformedRequest(f"a sink's request: version {version} has no action {action}")
     query, number, task, timeout_ms = reader.string(), reader.int64(), reader.string(), reader.int32()
     members = [(reader.string(), reader.int64(), reader.int16()) for _ in reader.array()]
     reader.finish()
@@ -77,13 +102,24 @@ def encode_request(version: int, correlation_id: int, client_id: str | None, req
 
 def encode_response(version: int, correlation_id: int, answer: SinkResponse) -> bytes:
     body = _ERROR.pack(answer.error) + string(answer.message, False) + string(answer.transactional_id, False)
-    return header.answer(SINK, version, correlation_id, body + _PAIR.pack(answer.first, answer.second))
+    body += _PAIR.pack(answer.first, answer.second)
+    if version >= LEDGERS_VERSION:
+        body += array(len(answer.ledgers), False) + b"".join(
+            string(query, False) + _LEDGER.pack(*numbers) for query, *numbers in answer.ledgers
+        )
+    return header.answer(SINK, version, correlation_id, body)
 
 
 def decode_response(buffer: Buffer, at: int, end: int, version: int) -> SinkResponse:
-    reader = Reader(buffer, at, end, False)
+    reader = Reader(buffer, at, end, False, MAX_LEDGERS)
     answer = SinkResponse(
         reader.int16(), reader.nullable_string(), reader.nullable_string(), reader.int64(), reader.int64()
     )
+    if version >= LEDGERS_VERSION:
+        answer = answer._replace(ledgers=[_ledger(reader) for _ in reader.array()])
     reader.finish()
     return answer
+
+
+def _ledger(reader: Reader) -> LedgerEntry:
+    return LedgerEntry(reader.string(), reader.int64(), reader.int64(), reader.int64(), reader.int32())

@@ -83,7 +83,11 @@ def _answer(context: Context, request: wire.MetadataRequest) -> bytes:
         topics = []
         for asked in dict.fromkeys(request.topics):
             try:
-                topics.append(encoded.get(broker, _find(broker, asked), version, operations))
+                topic = _find(broker, asked)
+                if asked.name == topic.name != to_kafka(topic.name):  # who can spell it is answered in its own words
+                    topics.append(wire.encode_topic(version, _state(broker, topic, operations, topic.name)))
+                else:
+                    topics.append(encoded.get(broker, topic, version, operations))
             except HeadraceError as error:
                 topics.append(wire.encode_topic(version, _unknown(asked, error)))
     cluster = wire.ClusterState(
@@ -109,12 +113,13 @@ def _find(broker: Broker, asked: wire.AskedTopic) -> Topic:
     topic = broker.topic(from_kafka(asked.name))
     if topic is None:
         raise UnknownTopic(f"no topic {checked(asked.name)!r}")
+    broker.memory_topics.used(topic)
     return topic
 
 
-def _state(broker: Broker, topic: Topic, operations: bool) -> wire.TopicState:
+def _state(broker: Broker, topic: Topic, operations: bool, name: str | None = None) -> wire.TopicState:
     return wire.TopicState(
-        to_kafka(topic.name),
+        name or to_kafka(topic.name),
         topic.id,
         [
             wire.PartitionState(

@@ -19,12 +19,12 @@ from headrace.doors.kafka import transacting
 from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
-from headrace.errors import HeadraceError, InvalidRecord, StorageFailed, UnknownTopic, UnknownTopicId
+from headrace.errors import HeadraceError, InvalidAcks, InvalidRecord, StorageFailed, UnknownTopic, UnknownTopicId
 from headrace.log.config import Staged
 from headrace.ports import Buffer
 from headrace.records.header import TRANSACTIONAL
 from headrace.wire.kafka import produce as wire
-from headrace.wire.kafka.errors import InvalidAcks, RequestTimedOut, UnsupportedCompression, code_for
+from headrace.wire.kafka.errors import RequestTimedOut, UnsupportedCompression, code_for
 from headrace.wire.kafka.header import PRODUCE
 
 if TYPE_CHECKING:
@@ -176,8 +176,11 @@ def stage(
     pending = Pending(connection, version, correlation_id, request)
     parts = pending.parts
     closed: dict[Partition, None] = {}
+    unread: dict[Topic, None] = {}
     for name, topic_id, partitions in request.topics:
         topic = _topic(connection.broker, name, topic_id)
+        if topic is not None and topic.window_ms and not connection.broker.deduplication.of(topic).is_ready:
+            unread[topic] = None
         count = len(topic.partitions) if topic is not None else 0
         unknown: HeadraceError | None = None
         for index, start, stop in partitions:
@@ -193,16 +196,16 @@ def stage(
                     closed[partition] = None
     if request.acks != NOBODY_WAITS:
         connection.place(pending)
-    if closed or (request.transactional_id is not None and transacting.has_to_wait(pending, buffer)):
+    if closed or unread or (request.transactional_id is not None and transacting.has_to_wait(pending, buffer)):
         connection.block()
         kept = bytearray(buffer[:end]) if own is None else own
-        connection.door.spawn(_open_first(pending, kept, list(closed)), connection)
+        connection.door.spawn(_open_first(pending, kept, list(closed), list(unread)), connection)
         return None
     _append(pending, buffer, own)
     return pending
 
 
-async def _open_first(pending: Pending, own: bytearray, closed: list[Partition]) -> None:
+async def _open_first(pending: Pending, own: bytearray, closed: list[Partition], unread: list[Topic]) -> None:
     connection = pending.connection
     began, memory = connection.now(), connection.door.memory
     memory.used_bytes += len(own)  # held on to, while others may wait for room
@@ -214,6 +217,8 @@ async def _open_first(pending: Pending, own: bytearray, closed: list[Partition])
                 for part in pending.parts:
                     if part.partition is partition:
                         part.error = error
+        for topic in unread:
+            await connection.broker.deduplication.ready(topic)
         if pending.request.transactional_id is not None:
             await transacting.join(pending, memoryview(own))
         _append(pending, memoryview(own), own)

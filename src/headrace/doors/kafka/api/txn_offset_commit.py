@@ -43,7 +43,7 @@ async def _answer(request: Any, context: Context) -> bytes:
     known, refused = _sorted(request, context)
     try:
         if known:
-            await _pend(request, context, known)
+            await _pend(request, context, refused)
     except HeadraceError as error:
         code = _code(error, context.version)
     schema = messages.schema("response", TXN_OFFSET_COMMIT, context.version)
@@ -84,7 +84,7 @@ def _sorted(request: Any, context: Context) -> tuple[list[Commit], dict[Place, C
     return known, refused
 
 
-async def _pend(request: Any, context: Context, commits: list[Commit]) -> None:
+async def _pend(request: Any, context: Context, refused: dict[Place, Code]) -> None:
     broker, transactions = context.broker, context.broker.transactions
     if not request.group_id:
         raise InvalidGroupId("a group has a name")
@@ -106,6 +106,8 @@ async def _pend(request: Any, context: Context, commits: list[Commit]) -> None:
     if context.version >= _MEMBERS_FROM:
         member = (request.member_id, request.group_instance_id, request.generation_id)
     transactions.verify(*producer, place)
+    commits, late = _sorted(request, context)  # a topic may have gone meanwhile
+    refused |= late
     broker.groups.pend_offsets(request.group_id, request.producer_id, request.producer_epoch, commits, done, *member)
     await promise
 

@@ -25,6 +25,8 @@ class Unsent:
 
     def room(self, plenty_bytes: int) -> int:
         """How much an answer may hold that is made now."""
+        if not self._slow and not self.reading_bytes:
+            return plenty_bytes
         held = self.held_bytes()
         if held <= self.budget_bytes:
             return plenty_bytes
@@ -49,6 +51,10 @@ class Unsent:
             return
         before, since = self._slow.get(receiver, (unsent, now))
         self._slow[receiver] = (unsent, now) if unsent < before else (unsent, since)
+
+    def still_s(self, receiver: Receiver, now: float) -> float:
+        """For how long it has taken nothing of what waits for it."""
+        return now - self._slow.get(receiver, (0, now))[1]
 
     def hopeless(self, now: float) -> list[Receiver]:
         """Those to close so that the budget is kept."""

@@ -1,0 +1,80 @@
+"""The json door: what it answers is what is printed. It has no way to wait for a message, so a subscription asks again
+and again for the next one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headrace.cli.exits import Refusal, usage
+from headrace.cli.speaking.wishes import Create, Done, Heard, Publish, Say, Subscribe
+from headrace.compat.json_values import JsonRefused, NoMessage
+from headrace.compat.sync_json_client import SyncConsumer, SyncProducer
+
+DOOR = "json"
+ASK_AGAIN_S = 0.1
+
+
+class JsonSpeaker:
+    def __init__(self, places: Sequence[tuple[str, int]], timeout_s: float) -> None:
+        host, port = places[0]
+        self._producer = SyncProducer(host, port, timeout=timeout_s)
+        self._consumer = SyncConsumer(host, port, timeout=timeout_s)
+
+    def publish(self, wish: Publish, messages: Iterable[str], say: Say) -> None:
+        partition = wish.partition or 0
+        for text in messages:
+            payload = json_of(text) if wish.is_json else text
+            try:
+                answer = self._producer.publish(wish.topic, partition, payload)
+            except JsonRefused as error:
+                raise Refusal(str(error)) from error
+            _answered(answer, Done(DOOR, wish.topic, answer, partition), say)
+
+    def subscribe(self, wish: Subscribe, say: Say) -> None:
+        partition, offset, left = wish.partition or 0, wish.offset or 0, wish.count
+        while left is None or left > 0:
+            try:
+                value, offset = self._consumer.consume_with_offset(wish.topic, partition, offset)
+            except NoMessage:
+                time.sleep(ASK_AGAIN_S)
+                continue
+            except JsonRefused as error:
+                raise Refusal(str(error)) from error
+            _heard(wish.topic, partition, offset, value, say)
+            offset, left = offset + 1, None if left is None else left - 1
+
+    def create_topic(self, wish: Create, say: Say) -> None:
+        try:
+            answer = self._producer.create_topic(wish.topic, wish.partitions)
+        except JsonRefused as error:
+            raise Refusal(str(error)) from error
+        _answered(answer, Done(DOOR, wish.topic, answer), say)
+
+    def history(self, topic: str, count: int, partition: int | None, say: Say) -> None:
+        """Backwards from the end, as many as there are; then told in order."""
+        found: list[Any] = []
+        while len(found) < count:
+            try:
+                found.append(self._consumer.consume(topic, partition or 0, -1 - len(found)))
+            except NoMessage:
+                break
+        for value in reversed(found):
+            _heard(topic, partition or 0, None, value, say)
+
+
+def json_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise usage(f"{text!r} is not JSON: {error}", "without --json it is sent as text") from None
+
+
+def _answered(words: str, done: Done, say: Say) -> None:
+    say(json.dumps({"status": "success", "message": words}), done)
+
+
+def _heard(topic: str, partition: int, offset: int | None, value: Any, say: Say) -> None:
+    say(json.dumps({"status": "success", "message": value}), Heard(DOOR, topic, value, partition, offset))

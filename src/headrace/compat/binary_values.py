@@ -1,0 +1,138 @@
+"""What the two clients of the binary protocol share: their requests, and what they make of what comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headrace.errors import ClientError
+from headrace.wire.binary.frame import Frame, Type, build
+
+HOST, PORT = "127.0.0.1", 9999
+REQUEST_TIMEOUT_S = 30.0
+HEARTBEAT_S = 30.0  # between two of ours when nothing else is sent
+SILENT_BEATS = 3  # without a byte from the server, who sends heartbeats too: then the connection is dead
+MAX_RETRIES, RETRY_DELAY_S = 3, 1.0  # of connecting
+MAX_RETRY_DELAY_S = 30.0  # of a subscription that was lost: it tries on, less and less often
+LEAVE_S = 2.0  # for a broker to see that a subscription has ended; one that is there needs milliseconds
+ANSWERS = frozenset((Type.ACK, Type.HEARTBEAT))  # what can be a reply; a message never is, whatever its number
+
+
+class Refused(ClientError):
+    """The broker's refusal, in its own words."""
+
+
+class NotHandled(Exception):
+    """Raised by a handler that leaves a message as it came: neither acknowledged nor given back, which would cost it an
+    attempt. The group's others get it as soon as the subscription ends."""
+
+
+class PublishedAt(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    duplicate: bool = False  # its id was known: this is the place of the first one
+
+
+class Message(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    properties: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+class Request(NamedTuple):
+    type: int
+    properties: dict[str, str]
+    body: bytes = b""
+
+    def encode(self, sequence: int) -> bytes:
+        return build(self.type, sequence, int(time.time() * 1000), dict(self.properties), self.body)
+
+
+class Wanted(NamedTuple):
+    """A subscription: what is asked for, again after every reconnect, from where it had come to."""
+
+    topic: str
+    partition: int
+    client_id: str
+    offset: int
+    replay: bool
+    group: str | None
+    auto_ack: bool
+
+    def request(self) -> Request:
+        properties = {
+            "topic": self.topic,
+            "client_id": self.client_id,
+            "partition": str(self.partition),
+            "offset": str(self.offset),
+            "auto_ack": "true" if self.auto_ack else "false",
+        }
+        if self.replay:
+            properties["replay"] = "true"
+        if self.group is not None:
+            properties["group"] = self.group
+        return Request(Type.SUBSCRIBE, properties)
+
+    def after(self, message: Message) -> Wanted:
+        return self if self.group is not None else self._replace(offset=message.offset + 1, replay=True)
+
+    def message(self, frame: Frame) -> Message:
+        partition = int(frame.properties["partition"]) if self.group is not None else self.partition
+        return Message(self.topic, partition, frame.sequence, frame.timestamp_ms, frame.properties, frame.body)
+
+    @property
+    def settles(self) -> bool:
+        """Each message is acknowledged when its handler is done with it."""
+        return self.group is not None and not self.auto_ack
+
+    def settlement(self, message: Message, settle: str) -> bytes:
+        properties = {"topic": self.topic, "partition": str(message.partition), "group": self.group or ""}
+        if settle != "ack":
+            properties["settle"] = settle
+        return Request(Type.ACK, properties).encode(message.offset)
+
+
+def default_client_id() -> str:
+    return f"client_{int(time.time())}"
+
+
+def create_topic(topic: str, partitions: int, retention_hours: int | None) -> Request:
+    properties = {"topic": topic, "partitions": str(partitions)}
+    if retention_hours is not None:
+        properties["retention_hours"] = str(retention_hours)
+    return Request(Type.CREATE_TOPIC, properties)
+
+
+def publish(
+    topic: str, body: bytes | str, client_id: str, partition: int | None, properties: Mapping[str, str] | None
+) -> Request:
+    asked = {"topic": topic, "client_id": client_id}
+    if partition is not None:
+        asked["partition"] = str(partition)
+    asked |= {name: str(value) for name, value in (properties or {}).items()}
+    return Request(Type.PUBLISH, asked, body.encode() if isinstance(body, str) else body)
+
+
+def unsubscribe(wanted: Wanted) -> Request:
+    properties = {"topic": wanted.topic, "client_id": wanted.client_id, "partition": str(wanted.partition)}
+    return Request(Type.UNSUBSCRIBE, properties)
+
+
+def accepted(reply: Frame) -> dict[str, str]:
+    if reply.properties.get("status") == "error":
+        raise Refused(reply.properties.get("error", "the broker refused, and does not say why"))
+    return reply.properties
+
+
+def published(reply: Frame) -> PublishedAt:
+    said = accepted(reply)
+    return PublishedAt(said["topic"], int(said["partition"]), int(said["offset"]), said.get("duplicate") == "true")

@@ -1,0 +1,116 @@
+"""Avro, each value one datum without a container around it, by a schema that is given as JSON.
+
+A writer that puts Confluent's five bytes in front (a zero and the schema's number in a registry) is read with
+`prefix_bytes=5`; the number is not looked up, since the schema is here.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.decoding.decoded import Decoded, Decoder, SchemaUnusable, by_rows
+
+_PRIMITIVE: Final[dict[str, pa.DataType]] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: Final[dict[str, pa.DataType]] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "uuid": pa.string(),
+}
+
+
+def parsed(schema: str) -> Any:
+    try:
+        import fastavro
+    except ImportError as error:
+        raise SchemaUnusable('Avro needs a library: pip install "headrace[avro]"') from error
+    try:
+        return fastavro.parse_schema(json.loads(schema))
+    except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
+        raise SchemaUnusable(f"this is not an Avro schema: {error}") from error
+
+
+def decoder(schema: str, prefix_bytes: int = 0) -> tuple[pa.DataType, Decoder]:
+    """The column's type, and what decodes into it."""
+    known = parsed(schema)
+    kind = type_of(known)
+    from fastavro import schemaless_reader
+
+    def one(value: bytes) -> Any:
+        stream = io.BytesIO(value)
+        stream.seek(prefix_bytes)
+        found = schemaless_reader(stream, known, None)
+        if stream.tell() != len(value):
+            raise ValueError(f"{len(value) - stream.tell()} bytes are left over")
+        return str(found) if pa.types.is_string(kind) else _plain(found)
+
+    def decode(raw: pa.Array) -> Decoded:
+        return by_rows(raw, one, kind)
+
+    return kind, decode
+
+
+def _plain(found: Any) -> Any:
+    """Maps as pairs, which is how Arrow takes them, happens by type; UUIDs become text."""
+    import uuid
+
+    if isinstance(found, dict):
+        return {name: _plain(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [_plain(value) for value in found]
+    return str(found) if isinstance(found, uuid.UUID) else found
+
+
+def type_of(schema: Any, named: dict[str, Any] | None = None, within: tuple[str, ...] = ()) -> pa.DataType:
+    named = {} if named is None else named
+    if isinstance(schema, list):
+        return _union(schema, named, within)
+    if isinstance(schema, str):
+        if schema in _PRIMITIVE:
+            return _PRIMITIVE[schema]
+        if schema in within:
+            raise SchemaUnusable(f"{schema!r} holds itself, and a column cannot")
+        if schema not in named:
+            raise SchemaUnusable(f"there is no type {schema!r} in the schema")
+        return type_of(named[schema], named, within)
+    kind = schema["type"]
+    if (logical := schema.get("logicalType")) == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    if "name" in schema:
+        named[schema["name"]] = schema
+    if kind in ("record", "error"):
+        inner = (*within, schema["name"])
+        return pa.struct([pa.field(field["name"], type_of(field["type"], named, inner)) for field in schema["fields"]])
+    if kind == "enum":
+        return pa.string()
+    if kind == "fixed":
+        return pa.binary()
+    if kind == "array":
+        return pa.list_(type_of(schema["items"], named, within))
+    if kind == "map":
+        return pa.map_(pa.string(), type_of(schema["values"], named, within))
+    return type_of(kind, named, within)
+
+
+def _union(schema: list[Any], named: dict[str, Any], within: tuple[str, ...]) -> pa.DataType:
+    others = [one for one in schema if one != "null"]
+    if len(others) != 1:
+        raise SchemaUnusable("a union of several types has no column; one of null and one type has")
+    return type_of(others[0], named, within)

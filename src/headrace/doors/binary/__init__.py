@@ -1,0 +1,1 @@
+"""The binary door: frames of properties and a body."""

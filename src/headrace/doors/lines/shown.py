@@ -1,0 +1,51 @@
+"""Records as lines. The offset shown is the partition's own, counted from 1; a record without a usable id of its own
+is shown with one that is made of its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from headrace.broker.message_ids import derived_id
+from headrace.broker.subscriptions.run import Run
+from headrace.records.record import Record
+from headrace.wire.lines import messages
+from headrace.wire.lines.commands import MAX_ID_BYTES
+
+FORM: Final = "lines"  # of a run
+ID: Final = "id"
+
+
+def run_lines(run: Run) -> bytes:
+    topic, partition = run.topic.name, run.partition
+    return "".join([_line(messages.MESSAGE, topic, partition, record) for record in run.records]).encode()
+
+
+def lines(verb: str, topic: str, records: Iterable[tuple[int, Record]]) -> bytes:
+    """Of records with their partitions."""
+    return "".join([_line(verb, topic, partition, record) for partition, record in records]).encode()
+
+
+def _line(verb: str, topic: str, partition: int, record: Record) -> str:
+    _, value, _, time_ms, offset = record
+    own = own_id(record)
+    text = messages.text_of(value, own is not None)
+    return messages.line(verb, topic, own or derived_id(topic, partition, offset), offset + 1, time_ms, text)
+
+
+def shown_id(topic: str, partition: int, record: Record) -> str:
+    return own_id(record) or derived_id(topic, partition, record.offset)
+
+
+def own_id(record: Record) -> str | None:
+    """One that fits into a line: a word."""
+    for name, value in record.headers:
+        if name == ID:
+            if not value or len(value) > MAX_ID_BYTES:
+                return None
+            try:
+                text = value.decode()
+            except UnicodeDecodeError:
+                return None
+            return text if text.isprintable() and " " not in text else None
+    return None

@@ -1,0 +1,134 @@
+"""One connection of a msgpack client: it publishes and subscribes, and is told nothing but what it subscribed to.
+
+- Commands are taken in their order: what is published before a Subscribe is not delivered to it, what comes after it
+  is. What one read brought for a topic is one run.
+- Whatever waits for a client, it is read: publishers never wait. A subscriber that is slow loses the oldest of what
+  waits for it, and stays. Of a topic on disk nothing is lost: it reads on from the log when it has room.
+- What is not a command closes the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.subscriptions.run import Run
+from headrace.broker.subscriptions.subscription import PatternSubscription
+from headrace.doors.msgpack.limits import MAX_PATTERN_BYTES, MAX_PATTERNS
+from headrace.doors.msgpack.outbox import Outbox
+from headrace.doors.tcp.connection import BY_DOOR, BY_UNSENT, TcpConnection
+from headrace.errors import CorruptBatch, LimitReached
+from headrace.wire.msgpack import deliveries
+from headrace.wire.msgpack.commands import PUBLISH, SUBSCRIBE, CommandReader, Event, MalformedCommand
+
+if TYPE_CHECKING:
+    from headrace.doors.msgpack.door import MsgpackDoor
+
+FORM = "msgpack"  # of runs
+
+
+class MsgpackConnection(TcpConnection):
+    def __init__(self, door: MsgpackDoor) -> None:
+        super().__init__(door)
+        self.door, self._subscriptions = door, door.broker.subscriptions
+        self._reader = CommandReader(door.limits.max_frame_bytes)
+        self._outbox = Outbox(door.waiting)
+        self._patterns: PatternSubscription | None = None
+        self._pattern_bytes = 0
+        self._is_waited_for = False  # a topic on disk has more when there is room
+
+    # Hooks
+
+    def received(self, data: memoryview) -> None:
+        try:
+            self._take(self._reader.receive(data, self.door.broker.clock.now_ms()))
+        finally:
+            self.door.publisher.end_turn()
+        if self._reader.fault is not None:
+            raise MalformedCommand(self._reader.fault)
+
+    def has_room(self) -> None:
+        while self._outbox and not self.is_full:
+            self._send(*self._outbox.take())
+        if self._is_waited_for and self._patterns is not None and not self.is_full:
+            self._is_waited_for = False
+            self._patterns.resume()
+
+    def gone(self) -> None:
+        self._outbox.clear()
+        if self._patterns is not None:
+            self._patterns.close()
+
+    def hold(self, by: int = BY_DOOR) -> None:
+        """A client that takes nothing may still publish."""
+        if by != BY_UNSENT:
+            super().hold(by)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        return len(self._reader)
+
+    # Commands
+
+    def _take(self, events: list[Event]) -> None:
+        metrics, publisher = self._metrics, self.door.publisher
+        for event in events:
+            if event[0] == PUBLISH:
+                _, topic, count, batch, chunk = event
+                metrics.requests += count
+                publisher.publish(topic, count, batch, chunk)
+            else:
+                kind, pattern = event
+                metrics.requests += 1
+                self._subscribe(pattern) if kind == SUBSCRIBE else self._unsubscribe(pattern)
+
+    def _subscribe(self, pattern: str) -> None:
+        if self._patterns is None:
+            self._patterns = self._subscriptions.patterns(self)
+        self._pattern_bytes += len(pattern)
+        if len(self._patterns) >= MAX_PATTERNS or self._pattern_bytes > MAX_PATTERN_BYTES:
+            raise LimitReached(f"more than {MAX_PATTERNS} patterns, or {MAX_PATTERN_BYTES} characters of them")
+        self._patterns.add(pattern)
+
+    def _unsubscribe(self, pattern: str) -> None:
+        if self._patterns is not None and pattern in self._patterns:
+            self._pattern_bytes -= len(pattern)
+            self._patterns.remove(pattern)
+
+    # Delivery
+
+    def deliver(self, run: Run) -> bool:
+        chunk = run.encoded(FORM, _encoded)
+        if chunk:
+            self.take(chunk, run.count)
+        if run.topic.config.is_memory or not (self.is_full or self._outbox):
+            return True
+        self._is_waited_for = True
+        return False
+
+    def take(self, chunk: bytes, count: int) -> None:
+        """Deliveries, back to back."""
+        if self.is_full or self._outbox:
+            self._metrics.lost += self._outbox.put(chunk, count)
+        else:
+            self._send(chunk, count)
+
+    def lost(self, topic: str, count: int) -> None:
+        self._metrics.lost += count
+
+    def _send(self, chunk: bytes, count: int) -> None:
+        self._metrics.delivered += count
+        self.send_soon(chunk)
+
+
+def _encoded(run: Run) -> bytes:
+    chunks, count = [], 0
+    for header, body in run.batches():
+        try:
+            chunk, own = deliveries.encode(run.topic.name, header, body, run.first_offset)
+        except CorruptBatch as error:
+            run.leave_out(header, error)
+            continue
+        chunks.append(chunk)
+        count += own
+    run.count = count
+    return b"".join(chunks)

@@ -1,0 +1,71 @@
+"""Where a pipeline's rows go: a topic, exactly once by the sink's transactions.
+
+Bad rows of the same stream go to their own topic in the same transaction, so that a row is in one of the two, and once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BinaryType
+
+from headrace.spark.errors import InvalidOption
+from headrace.spark.pipelines.decoding import RAW, REASON
+from headrace.spark.pipelines.settings import Deadletter, Rollup, Settings, Source, Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+READ: Final = ("key", "value", "topic", "partition", "offset", "timestamp")  # the columns of an archive of records
+HEADERS: Final = "array<struct<key:string,value:binary>>"
+
+
+def are_records(frame: DataFrame, settings: Settings) -> bool:
+    """Whether rows are records as they came. What was decoded or rolled up may have columns of the same names."""
+    begin = settings.beginning
+    if any(isinstance(step, Rollup) for step in settings.steps):
+        return False
+    if isinstance(begin, Source):
+        return begin.format == "raw"
+    kinds = {field.name: field.dataType for field in frame.schema}
+    return bool(begin.topic) or (kinds.keys() >= set(READ) and kinds["key"] == kinds["value"] == BinaryType())
+
+
+def records_of(frame: DataFrame, target: Target, *, as_they_came: bool) -> DataFrame:
+    """As the sink takes them: key, value, headers, topic."""
+    frame = frame.drop(RAW, REASON)
+    if target.key and target.key not in frame.columns:
+        raise InvalidOption(f"[target] key: there is no column {target.key!r}; there are {', '.join(frame.columns)}")
+    if as_they_came:
+        key, value = sf.col(target.key or "key").cast("binary"), sf.col("value").cast("binary")
+        headers = sf.col("headers") if "headers" in frame.columns else sf.lit(None)
+    else:
+        own = [name for name in frame.columns if not name.startswith("_")]
+        value = sf.to_json(sf.struct(*own)).cast("binary")
+        kept = sf.col("_key") if "_key" in frame.columns else sf.lit(None)
+        key = (sf.col(target.key) if target.key else kept).cast("string").cast("binary") if target.key else kept
+        key, headers = key.cast("binary"), sf.lit(None)
+    return frame.select(
+        key.alias("key"),
+        value.alias("value"),
+        headers.cast(HEADERS).alias("headers"),
+        sf.lit(target.topic).alias("topic"),
+    )
+
+
+def bad_records(frame: DataFrame, deadletter: Deadletter) -> DataFrame:
+    """The raw bytes, with the reason and where they came from beside them."""
+    told = {
+        "headrace.reason": sf.col(REASON),
+        "headrace.topic": sf.col("_topic"),
+        "headrace.partition": sf.col("_partition").cast("string"),
+        "headrace.offset": sf.col("_offset").cast("string"),
+    }
+    headers = sf.array(*(sf.struct(sf.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in told.items()))
+    return frame.select(
+        sf.col("_key").alias("key"),
+        sf.col(RAW).alias("value"),
+        headers.cast(HEADERS).alias("headers"),
+        sf.lit(deadletter.topic).alias("topic"),
+    )

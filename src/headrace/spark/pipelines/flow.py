@@ -1,0 +1,191 @@
+"""A pipeline's rows from beginning to end: what is read, each step, what is written. Nothing runs until `start`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+from pyspark.errors import ParseException
+from pyspark.sql import functions as sf
+
+from headrace.spark.errors import InvalidOption
+from headrace.spark.pipelines import steps
+from headrace.spark.pipelines.archive import BAD, DATE, GOOD, ArchiveWriter
+from headrace.spark.pipelines.beginnings import rows_of
+from headrace.spark.pipelines.decoding import RAW, REASON, RECORD
+from headrace.spark.pipelines.ends import are_records, bad_records, records_of
+from headrace.spark.pipelines.evolution import check_columns
+from headrace.spark.pipelines.settings import (
+    ELSEWHERE,
+    Archive,
+    Deadletter,
+    Dedup,
+    Order,
+    Replay,
+    Rollup,
+    Settings,
+    Source,
+    interval,
+    seconds,
+)
+from headrace.spark.pipelines.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+ANSI: Final = "spark.sql.ansi.enabled"
+PACE_S: Final = 0.1  # a paced stream waits in steps of about this length
+
+
+def start(spark: SparkSession, settings: Settings) -> StreamingQuery:
+    writer = _writer(spark, settings).queryName(settings.name).option("checkpointLocation", settings.checkpoint)
+    if settings.trigger == "available-now":
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=interval(settings.trigger)).start()
+
+
+def placed(spark: SparkSession, settings: Settings) -> Settings:
+    """With whole paths: Java may have been started elsewhere. Not where paths mean another file system than this
+    machine's."""
+    if not spark._jsc.hadoopConfiguration().get("fs.defaultFS", "file:").startswith("file:"):
+        return settings
+    begin, end = settings.beginning, settings.end
+    if isinstance(begin, Replay) and begin.path:
+        begin = replace(begin, path=_whole(begin.path))
+    if isinstance(end, Archive):
+        end = replace(end, path=_whole(end.path))
+    return replace(settings, beginning=begin, end=end, folder=str(settings.home.absolute()))
+
+
+def _whole(path: str) -> str:
+    return path if ELSEWHERE.match(path) else str(Path(path).absolute())
+
+
+def _writer(spark: SparkSession, settings: Settings) -> DataStreamWriter:
+    good, bad = frames(spark, settings)
+    end, aside = settings.end, settings.deadletter
+    if isinstance(end, Archive):
+        if DATE in good.columns and isinstance(settings.beginning, Source):
+            raise InvalidOption(f"[archive] {DATE!r} is the archive's own column: the rows' needs another name")
+        steps.time_column(good, end.time, "[archive]")
+        if end.format == "parquet":  # Delta's log lets several write
+            Store(spark, end.path).claim(settings.name)
+        check_columns(spark, end, good.schema)
+        envelope = good.select(sf.struct(*good.columns).alias(GOOD))
+        if bad is not None:
+            envelope = envelope.unionByName(bad.select(sf.struct(*bad.columns).alias(BAD)), allowMissingColumns=True)
+        writer = ArchiveWriter(end, settings, aside)
+        return envelope.writeStream.outputMode("append").foreachBatch(writer.write)
+    records = records_of(good, end, as_they_came=are_records(good, settings))
+    if bad is not None:
+        records = records.unionByName(bad)
+    return records.writeStream.outputMode("append").format("headrace").option("servers", settings.servers)
+
+
+def frames(spark: SparkSession, settings: Settings) -> tuple[DataFrame, DataFrame | None]:
+    """The rows that go to the end, and, as records, those that are set aside."""
+    rows, bad = rows_of(spark, settings), None
+    aside = settings.deadletter
+    if aside is not None:
+        rows = judged(rows, aside)
+        bad = bad_records(rows.where(sf.col(REASON).isNotNull()), aside)
+        rows = rows.where(sf.col(REASON).isNull()).drop(REASON, RAW)
+    elif REASON in rows.columns:
+        rows = rows.where(_or_stop()).drop(REASON, RAW)
+    rows = _watermarked(rows, settings)
+    for step in settings.steps:
+        rows = rows.transform(_step(step)) if not isinstance(step, Deadletter) else rows
+    if isinstance(settings.beginning, Replay) and settings.beginning.rate:
+        rows = paced(rows, settings.beginning.rate)
+    return rows, bad
+
+
+def _watermarked(rows: DataFrame, settings: Settings) -> DataFrame:
+    """Steps that go by the same time share its watermark: the longest that one of them waits."""
+    waits: dict[str, list[str]] = {}
+    for step in settings.steps:
+        if not isinstance(step, Deadletter):
+            late = step.within if isinstance(step, Dedup) else step.late
+            column = step.time or steps.time_column(rows, "", f"[{type(step).__name__.lower()}]")
+            waits.setdefault(column, []).append(interval(late))
+    for column, lates in waits.items():
+        if len(lates) > 1:
+            rows = rows.withWatermark(steps.time_column(rows, column, "[steps]"), max(lates, key=seconds))
+    return rows
+
+
+def _step(step: Dedup | Order | Rollup) -> steps.Step:
+    match step:
+        case Dedup():
+            return steps.dedup(by=step.by, time=step.time, within=step.within)
+        case Order():
+            return steps.order(time=step.time, late=step.late, by=step.by)
+        case Rollup():
+            return steps.rollup(
+                window=step.window, values=step.values, time=step.time, slide=step.slide, late=step.late, by=step.by
+            )
+
+
+def judged(rows: DataFrame, aside: Deadletter) -> DataFrame:
+    """With a reason for each bad row: it does not decode, or a check says no, or does not know, or cannot be computed
+    from this row (the stream goes on)."""
+    if REASON not in rows.columns:
+        rows = rows.select("*", *(sf.col(name).alias(f"_{name}") for name in (*RECORD, "value")))
+        why = sf.lit(None).cast("string")
+    else:
+        why = sf.col(REASON)
+    for reason, condition in aside.checks.items():
+        try:
+            fulfilled = sf.coalesce(sf.expr(condition), sf.lit(False))
+        except ParseException as error:
+            said = str(error).strip().splitlines()[0]
+            raise InvalidOption(f"[deadletter] checks: {condition!r} is no condition: {said}") from None
+        why = sf.when(why.isNotNull(), why).when(~fulfilled, sf.lit(reason))
+    with _no_errors(rows.sparkSession):
+        return rows.withColumn(REASON, why)
+
+
+@contextmanager
+def _no_errors(spark: SparkSession) -> Iterator[None]:
+    """Expressions that Spark resolves meanwhile have null where they would raise (ANSI): a cast of what is no number, a
+    division by zero. They stay so, whatever the session says later."""
+    before = spark.conf.get(ANSI) or "true"
+    spark.conf.set(ANSI, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(ANSI, before)
+
+
+def _or_stop() -> Column:
+    said = sf.format_string(
+        "%s, in topic %s partition %d offset %d; [deadletter] sets such rows aside",
+        sf.col(REASON), sf.col("_topic"), sf.col("_partition"), sf.col("_offset"),
+    )  # fmt: skip
+    return sf.when(sf.col(REASON).isNotNull(), sf.raise_error(said).cast("boolean")).otherwise(sf.lit(True))
+
+
+def paced(rows: DataFrame, rate: float) -> DataFrame:
+    """So many rows a second, over all, in their order: by one task that waits."""
+    if rate <= 0:
+        raise InvalidOption("[replay] rate is a number of rows a second")
+    schema = rows.schema
+
+    def wait(tables: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        began, done = time.monotonic(), 0
+        size = max(1, int(rate * PACE_S))
+        for table in tables:
+            for at in range(0, table.num_rows, size):
+                part = table.slice(at, size)
+                yield part
+                done += part.num_rows
+                time.sleep(max(0.0, began + done / rate - time.monotonic()))
+
+    return rows.coalesce(1).mapInArrow(wait, schema)

@@ -1,0 +1,145 @@
+"""A run's progress: one value for each micro-batch, as a line for people and as JSON lines in the pipeline's folder.
+
+A pipeline may go on for ever, so the file does not grow for ever: the older half is left out when it is too large. What
+a run has done in all is counted, not kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+PROGRESS: Final = "progress.jsonl"
+FILE_BYTES: Final = 8 << 20  # about 40,000 micro-batches: more than a picture shows
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """What one micro-batch did."""
+
+    batch: int
+    at: str  # when it began, ISO
+    rows: int
+    seconds: float
+    rows_per_s: float
+    lag: int | None  # records that were there and not read yet; None: the source does not say
+    state_rows: int
+    state_bytes: int
+    late: int  # rows that came after the watermark, left out
+    watermark: str | None
+
+    @property
+    def line(self) -> str:
+        lag = "" if self.lag is None else f", lag {self.lag:,}"
+        state = (
+            f", state {self.state_rows:,} rows in {self.state_bytes / (1 << 20):.1f} MiB" if self.state_bytes else ""
+        )
+        late = f", {self.late:,} late" if self.late else ""
+        return (
+            f"batch {self.batch}: {self.rows:,} rows in {self.seconds:.1f} s ({self.rows_per_s:,.0f}/s)"
+            f"{lag}{state}{late}"
+        )
+
+
+def progress_of(told: Mapping[str, Any]) -> Progress:
+    """From what Spark tells of a micro-batch."""
+    states = told.get("stateOperators") or []
+    seconds = told.get("durationMs", {}).get("triggerExecution", 0) / 1000
+    rows = told.get("numInputRows", 0)
+    lags = [lag for source in told.get("sources", []) if (lag := lag_of(source)) is not None]
+    return Progress(
+        batch=told["batchId"],
+        at=told["timestamp"],
+        rows=rows,
+        seconds=seconds,
+        rows_per_s=rows / seconds if seconds else 0.0,
+        lag=sum(lags) if lags else None,
+        state_rows=sum(state.get("numRowsTotal", 0) for state in states),
+        state_bytes=sum(state.get("memoryUsedBytes", 0) for state in states),
+        late=sum(state.get("numRowsDroppedByWatermark", 0) for state in states),
+        watermark=(told.get("eventTime") or {}).get("watermark"),
+    )
+
+
+def lag_of(source: Mapping[str, Any]) -> int | None:
+    """Between what was read and the latest: both are offsets by topic and partition."""
+    read, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
+    if read is None or latest is None:
+        return None
+    return sum(max(0, end - read.get(place, end)) for place, end in latest.items())
+
+
+def _offsets(found: Any) -> dict[tuple[str, str], int] | None:
+    if isinstance(found, str):
+        try:
+            found = json.loads(found)
+        except ValueError:
+            return None
+    if not isinstance(found, Mapping):
+        return None
+    try:
+        return {(topic, index): int(offset) for topic in found if topic for index, offset in found[topic].items()}
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+class Recorder(StreamingQueryListener):
+    """Hears of every query of the session: writes down the micro-batches of the one of its name, says and counts
+    them."""
+
+    def __init__(self, home: Path, name: str, say: Callable[[str], None]) -> None:
+        self._file, self._name, self._say = home / PROGRESS, name, say
+        self.batches = self.rows = self.late = 0
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's names)
+        pass
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        if event.progress.name != self._name:
+            return
+        progress = progress_of(json.loads(event.progress.json))
+        self.batches, self.rows, self.late = self.batches + 1, self.rows + progress.rows, self.late + progress.late
+        append(self._file, msgspec.json.encode(progress))
+        self._say(progress.line)
+
+
+def append(path: Path, line: bytes, limit: int = FILE_BYTES) -> None:
+    """A line more; of a file over the limit only the newer half stays."""
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+        size = file.tell()
+    if size > limit:
+        fresh = path.with_name(f"{path.name}.new")
+        fresh.write_bytes(path.read_bytes()[size // 2 :].partition(b"\n")[2])
+        fresh.replace(path)
+
+
+def recorded(home: Path) -> list[Progress]:
+    """All that is written down; a torn last line is left out."""
+    try:
+        lines = (home / PROGRESS).read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(msgspec.json.decode(line, type=Progress))
+        except msgspec.DecodeError:
+            continue
+    return found

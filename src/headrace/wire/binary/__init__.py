@@ -1,0 +1,1 @@
+"""The binary protocol: frames with a fixed head, properties and a body."""

@@ -1,0 +1,121 @@
+"""What `publish`, `subscribe` and `history` have in common over all doors: the same words for the same facts, lists and
+lines of JSON, and the table of where a subscription begins (docs/cli.md)."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from headrace.cli import exits
+from headrace.cli.speaking.wishes import Done, Heard
+from headrace.testing import Broker
+from tests.cli.running import Run
+from tests.cli.test_publish import Listening
+
+FROM_THE_START = ("binary", "json", "http")
+WITH_NEWS = ("lines", "kafka", "msgpack")
+MAKE_NO_TOPIC = ("binary", "http")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def at(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Run:
+    for door, address in broker.addresses.items():
+        monkeypatch.setenv(f"HEADRACE_{door.upper()}", address)
+    return Run()
+
+
+@pytest.mark.parametrize(
+    ("command", "door"),
+    [
+        *(("subscribe", door) for door in ("kafka", "binary", "http")),
+        *(("history", door) for door in ("kafka", "http")),
+        *(("publish", door) for door in MAKE_NO_TOPIC),
+    ],
+)
+def test_a_topic_that_is_not_there_is_told_in_the_same_words(at: Run, command: str, door: str, name: str) -> None:
+    ended = at(command, name, *(["x"] if command == "publish" else []), "--door", door)
+    assert ended.code == exits.NOT_FOUND
+    assert ended.err.splitlines() == [
+        f"headrace: topic '{name}': there is no such topic",
+        "  try: `headrace topic list` shows what there is",
+    ]
+
+
+@pytest.mark.parametrize("door", ["lines", "json"])
+def test_doors_that_need_no_topic_have_nothing_of_it_and_make_it(at: Run, door: str, name: str) -> None:
+    assert at("history", name, "--door", door, "-o", "json").rows(Heard) == []
+    assert at("publish", name, "x", "--door", door).code == 0
+
+
+@pytest.mark.parametrize("door", FROM_THE_START)
+def test_a_subscription_that_begins_with_the_first_message(at: Run, broker: Broker, door: str, name: str) -> None:
+    broker.create_topic(name, 1)
+    for text in ("one", "two"):
+        broker.produce(name, text)
+    heard = at("subscribe", name, "--door", door, "--count", "2", "-o", "json").rows(Heard)
+    assert [(one.value, one.offset) for one in heard] == [("one", 0), ("two", 1)]
+
+
+@pytest.mark.parametrize("door", WITH_NEWS)
+def test_a_subscription_that_begins_with_news(at: Run, broker: Broker, door: str, name: str) -> None:
+    broker.create_topic(name, 1)
+    broker.produce(name, "old")
+    with Listening(at, "subscribe", name, "--door", door, "--count", "1", "-o", "jsonl") as listening:
+        while listening.is_silent and listening.process.poll() is None:
+            broker.produce(name, "new")
+        (heard,) = map(json.loads, listening.rest())
+    assert heard["value"] == "new"
+
+
+def test_json_is_a_list_and_jsonl_an_object_a_line(at: Run, name: str) -> None:
+    published = at("publish", name, "a", "b", "-o", "json").rows(Done)
+    assert [one.answer for one in published] == ["published", "published"]
+    assert [one.value for one in at("history", name, "-o", "json").rows(Heard)] == ["a", "b"]
+    assert [one.value for one in at("history", name, "-o", "jsonl").lines(Heard)] == ["a", "b"]
+    assert at("create-topic", f"{name}-2", "-o", "json").row(Done).answer == "success"
+
+
+def test_a_list_that_control_c_ends_is_whole(at: Run, name: str) -> None:
+    at("publish", name, "a", "b")
+    with Listening(at, "subscribe", name, "--door", "json", "-o", "json") as listening:
+        begun = listening.until("[") + listening.until(None)  # the first has its comma: the second was heard
+        listening.process.send_signal(signal.SIGINT)
+        rest = listening.process.stdout.read().decode()
+        assert listening.process.wait(30) == exits.INTERRUPTED
+    assert [one["value"] for one in json.loads("\n".join(begun) + rest)] == ["a", "b"]
+
+
+def test_what_is_refused_before_its_first_message_prints_no_list(at: Run, name: str) -> None:
+    assert at("subscribe", name, "--door", "http", "-o", "json").out == ""
+
+
+def test_json_reads_a_memory_topic_from_its_first_message(at: Run, broker: Broker, name: str) -> None:
+    broker.create_topic(name, 1, {"headrace.storage": "memory"})
+    for text in ("one", "two", "three"):
+        at("publish", name, text, "--door", "json")
+    heard = at("subscribe", name, "--door", "json", "--count", "3", "-o", "json").rows(Heard)
+    assert [one.value for one in heard] == ["one", "two", "three"]
+    offsets = [one.offset for one in heard]
+    assert offsets == list(range(offsets[0] or 0, (offsets[0] or 0) + 3)) and offsets[0]
+
+
+def test_json_shows_each_message_once_where_a_gap_is(at: Run, broker: Broker, name: str) -> None:
+    broker.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": broker.kafka, "transactional.id": name})
+    producer.init_transactions(30)
+    for text in ("one", "two"):
+        producer.begin_transaction()
+        producer.produce(name, text)
+        producer.commit_transaction(30)
+    heard = at("subscribe", name, "--door", "json", "--count", "2", "-o", "json").rows(Heard)
+    assert [(one.value, one.offset) for one in heard] == [("one", 0), ("two", 2)]

@@ -1,0 +1,38 @@
+"""The page of the json door: its sessions and programs are run, and say what they say there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.doors_json.kit import connect, reply
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "doors" / "json.md").read_text()
+SESSIONS = re.findall(r"```session\n(.*?)```", PAGE, re.DOTALL)
+PROGRAMS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_session_goes_as_it_is_told(door: str) -> None:
+    single, kept = SESSIONS
+    exchanges = re.findall(r"^> (.*)\n< (.*)$", single, re.MULTILINE)
+    assert len(exchanges) == len(single.splitlines()) / 2 == 10
+    for sent, told in exchanges:
+        assert reply(door, sent.encode()) == told.encode()
+    with connect(door) as connection, connection.makefile("rb") as lines:
+        for line in kept.splitlines():
+            text = line[5:].strip().encode() + b"\n"
+            if line.startswith("kept>"):
+                connection.sendall(text)
+            else:
+                assert lines.readline() == text
+
+
+def test_every_program_prints_what_stands_below_it(door: str) -> None:
+    assert len(PROGRAMS) == 2
+    port = door.rpartition(":")[2]
+    for program, printed in PROGRAMS:
+        code = program.replace("9000", port)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert (done.stdout, done.stderr) == (printed, "")

@@ -1,0 +1,135 @@
+"""`headrace pipeline` without Spark being started: lists, shows, and what it refuses in one sentence, quickly."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from headrace.spark.pipelines.kinds import KINDS
+from headrace.spark.pipelines.settings import parse, settings_of, tree_of
+from tests.pipelines.commands import Commands, Ended
+from tests.pipelines.conftest import send
+
+USAGE, UNREACHABLE, NOT_FOUND, REFUSED = 2, 3, 4, 5
+QUICKLY_S = 30.0  # a fraction of it on a machine that has nothing else to do
+NOBODY = "127.0.0.1:1"
+SIMPLE = 'name = "p"\n[source]\ntopic = "nowhere"\n[target]\ntopic = "out"\n'
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Commands:
+    return Commands(tmp_path)
+
+
+def written(pipeline: Commands, text: str) -> str:
+    (pipeline.folder / "p.toml").write_text(text)
+    return "p.toml"
+
+
+def assert_refused(ended: Ended, code: int, *words: str) -> None:
+    assert ended.code == code, ended
+    first, *rest = ended.err.splitlines()
+    assert first.startswith("headrace: ")
+    assert all(word in ended.err for word in words), ended.err
+    assert [line for line in rest if not line.startswith("  try: ")] == []
+    assert ended.out == ""
+    assert ended.seconds < QUICKLY_S
+
+
+def test_list_names_every_kind(pipeline: Commands) -> None:
+    rows = pipeline("list").out.splitlines()
+    assert [row.split()[0] for row in rows] == ["KIND", *KINDS]
+    found = json.loads(pipeline("list", "-o", "json").out)
+    assert found == [{"kind": name, "about": kind.about} for name, kind in KINDS.items()]
+
+
+def test_show_prints_a_kinds_file_and_as_json_what_it_means(pipeline: Commands) -> None:
+    assert pipeline("show", "rollup").out == KINDS["rollup"].sample
+    shown = json.loads(pipeline("show", "rollup", "-o", "json").out)
+    assert settings_of(shown).steps == parse(KINDS["rollup"].sample).steps
+    assert shown["rollup"]["window"] == "1 minute"
+
+
+def test_show_of_a_file_says_every_default_and_the_server_that_is_asked(pipeline: Commands) -> None:
+    file = written(pipeline, SIMPLE)
+    lines = dict(line.split(maxsplit=1) for line in pipeline("show", file, "-s", NOBODY).out.splitlines())
+    assert lines["SERVERS"] == NOBODY
+    assert lines["TRIGGER"] == "available-now"
+    assert json.loads(lines["SOURCE"])["start"] == "earliest"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_tree_says_is_the_pipeline_again(kind: str) -> None:
+    settings = parse(KINDS[kind].sample)
+    again = settings_of(tree_of(settings))
+    assert tree_of(again) == tree_of(settings)
+    assert set(tomllib.loads(KINDS[kind].sample)) <= set(tree_of(settings))
+
+
+def test_a_kind_or_file_that_is_not_there_is_named(pipeline: Commands) -> None:
+    assert_refused(pipeline("show", "rolup"), NOT_FOUND, "'rolup' is no kind of pipeline and no file", "kinds: archive")
+    assert_refused(pipeline("run", "none.toml"), REFUSED, "none.toml does not read: No such file")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name = ", "p.toml is not TOML"),
+        (SIMPLE.replace("topic", "topics", 1), "[source] has no 'topics'; is 'topic' meant?"),
+        (SIMPLE + "[rolup]\n", "there is no [rolup]; is 'rollup' meant?"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(pipeline: Commands, text: str, words: str) -> None:
+    for verb in ("run", "status", "stop", "show"):
+        assert_refused(pipeline(verb, written(pipeline, text)), REFUSED, words)
+
+
+def test_no_broker_and_no_topic_are_known_before_spark_is_started(pipeline: Commands, headrace_address: str) -> None:
+    file = written(pipeline, SIMPLE)
+    assert_refused(pipeline("run", file, "-s", NOBODY), UNREACHABLE, "127.0.0.1:1: connection refused")
+    assert_refused(
+        pipeline("run", file, "-s", headrace_address),
+        NOT_FOUND,
+        f"there is no topic 'nowhere' at {headrace_address}",
+        "headrace topic list",
+    )
+    replay = SIMPLE.replace("source", "replay").replace('topic = "nowhere"', 'path = "nowhere"')
+    assert_refused(pipeline("run", written(pipeline, replay)), REFUSED, "[replay] path 'nowhere': there is no such")
+    assert not (pipeline.folder / "headrace-pipelines").exists()
+
+
+def test_a_bad_address_trigger_or_setting_is_refused(pipeline: Commands) -> None:
+    file = written(pipeline, SIMPLE)
+    assert_refused(pipeline("run", file, "-s", "http://x:1"), REFUSED, "leave out http://")
+    assert_refused(pipeline("run", file, "--trigger", "soon"), REFUSED, "'soon' is no length of time")
+    assert_refused(pipeline("run", file, "--conf", "memory"), USAGE, "--conf 'memory' is not NAME=VALUE")
+
+
+def test_without_java_it_says_how_to_get_it(tmp_path: Path, headrace_address: str) -> None:
+    pipeline = Commands(tmp_path, JAVA_HOME="/nowhere")
+    send(headrace_address, "there", [b"one"])
+    file = written(pipeline, SIMPLE.replace("nowhere", "there"))
+    said = "Spark needs Java 17 or newer, and JAVA_HOME is '/nowhere', and there is no bin/java in it"
+    assert_refused(pipeline("run", file, "-s", headrace_address), REFUSED, said)
+
+
+def test_a_number_that_another_process_has_now_is_no_run(pipeline: Commands) -> None:
+    file = written(pipeline, SIMPLE)
+    home = pipeline.folder / "headrace-pipelines" / "p"
+    home.mkdir(parents=True)
+    left = {"name": "p", "pid": os.getpid(), "state": "running", "began": 1.0}
+    (home / "run.json").write_text(json.dumps(left))
+    (row,) = json.loads(pipeline("status", file, "-o", "json").out)
+    assert (row["state"], row["pid"]) == ("killed", None)
+    assert_refused(pipeline("stop", file), NOT_FOUND, "p does not run here")
+
+
+def test_what_never_ran_has_no_rows_and_cannot_be_stopped(pipeline: Commands) -> None:
+    file = written(pipeline, SIMPLE)
+    (row,) = json.loads(pipeline("status", file, "-o", "json").out)
+    assert (row["name"], row["state"], row["pid"], row["rows"]) == ("p", "never ran", None, 0)
+    assert_refused(pipeline("stop", file), NOT_FOUND, "p does not run here", "headrace pipeline status p.toml")

@@ -1,0 +1,112 @@
+"""A pipeline's file: what it says, and that what it cannot mean is refused in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.spark.errors import InvalidOption
+from headrace.spark.pipelines.kinds import KINDS
+from headrace.spark.pipelines.settings import Archive, Dedup, Rollup, Source, interval, load, parse, seconds
+
+SOURCE = '[source]\ntopic = "orders"\n'
+TARGET = '[target]\ntopic = "done"\n'
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sample_of_every_kind_is_a_pipeline(kind: str) -> None:
+    settings = parse(KINDS[kind].sample)
+    assert settings.servers == "127.0.0.1:9092"
+    assert settings.home == Path("headrace-pipelines") / settings.name
+
+
+def test_steps_come_in_the_order_of_the_file() -> None:
+    text = (
+        'name = "x"\n'
+        + SOURCE
+        + '[rollup]\nwindow = "1 minute"\nvalues = {n = "count"}\n[dedup]\nby = ["id"]\n'
+        + TARGET
+    )
+    assert [type(step) for step in parse(text).steps] == [Rollup, Dedup]
+
+
+def test_a_file_is_read_whole(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(
+        'name = "x"\ntrigger = "10s"\nservers = "h:1"\n'
+        '[source]\npattern = "o.*"\n[archive]\npath = "a"\nformat = "delta"\n'
+    )
+    settings = load(file)
+    assert settings.beginning == Source(pattern="o.*")
+    assert settings.end == Archive(path="a", format="delta")
+    assert (settings.trigger, settings.servers) == ("10s", "h:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "one [source] or [replay]"),
+        ('name = "x"\n' + SOURCE, "one [target] or [archive]"),
+        (SOURCE + TARGET, "a pipeline has a name"),
+        ('name = "a b"\n' + SOURCE + TARGET, "letters, digits"),
+        ('name = "x"\n[sorce]\ntopic = "a"\n' + TARGET, "is 'source' meant?"),
+        ('name = "x"\n[source]\ntopics = "a"\n' + TARGET, "is 'topic' meant?"),
+        ('name = "x"\n[source]\ntopic = 1\n' + TARGET, "[source] expected `str`"),
+        ('name = "x"\n[source]\n' + TARGET, "a topic or a pattern"),
+        ('name = "x"\n[source]\ntopic = "a"\npattern = "b"\n' + TARGET, "a topic or a pattern"),
+        ('name = "x"\n[source]\ntopic = "a"\nformat = "avro"\n' + TARGET, "needs a schema: a file"),
+        ('name = "x"\n[source]\ntopic = "a"\nformat = "protobuf"\nschema = "a.desc"\n' + TARGET, "and a message"),
+        (
+            'name = "x"\n[source]\ntopic = "a"\nformat = "json"\nmessage = "a.B"\n' + TARGET,
+            "message is of format protobuf",
+        ),
+        ('name = "x"\n[source]\ntopic = "a"\nformat = "text"\nschema = "a int"\n' + TARGET, "'text' has no schema"),
+        ('name = "x"\n[source]\ntopic = "a"\nformat = "xml"\n' + TARGET, "none of raw, json"),
+        ('name = "x"\n' + SOURCE + TARGET + '[archive]\npath = "a"\n', "one only"),
+        ('name = "x"\n[replay]\n' + TARGET, "a path or a topic"),
+        ('name = "x"\n' + SOURCE + '[archive]\npath = "a"\nformat = "orc"\n', "none of parquet, delta"),
+        ('name = "x"\n' + SOURCE + '[dedup]\nby = ["id"]\n[deadletter]\ntopic = "bad"\n' + TARGET, "the first step"),
+        ('name = "x"\n' + SOURCE + '[order]\n[dedup]\nby = ["id"]\n' + TARGET, "[order] is the last step"),
+        ('name = "x"\ntrigger = "soon"\n' + SOURCE + TARGET, "'soon' is no length of time"),
+        ('name = "x"\n' + SOURCE + '[archive]\npath = "headrace-pipelines/x"\n', "folder of the pipeline itself"),
+        ('name = "x"\nfolder = "s3a://b/x"\n' + SOURCE + TARGET, "is on the machine that runs it"),
+        ('name = "x"\n' + SOURCE + '[dedup]\nby = ["key"]\nwithin = "a while"\n' + TARGET, "[dedup] within: 'a while'"),
+        ('name = "x"\n' + SOURCE + "[dedup]\nby = []\n" + TARGET, "[dedup] by names the columns"),
+        ('name = "x"\n' + SOURCE + '[rollup]\nwindow = "1 minute"\nvalues = {}\n' + TARGET, "says what is computed"),
+        ('name = "x"\n' + SOURCE + '[rollup]\nwindow = "x"\nvalues = {n = "count"}\n' + TARGET, "[rollup] window: 'x'"),
+        (
+            'name = "x"\n' + SOURCE + '[rollup]\nwindow = "1 minute"\nvalues = {n = "total(a)"}\n' + TARGET,
+            "n = 'total(a)' is none of count",
+        ),
+        (
+            'name = "x"\n' + SOURCE + '[rollup]\nwindow = "1 minute"\nvalues = {n = "quantile(a, 2)"}\n' + TARGET,
+            "has a share from 0 to 1",
+        ),
+        ("name =", "not TOML"),
+    ],
+)
+def test_what_a_file_cannot_mean_is_refused_in_one_sentence(text: str, words: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        parse(text, "p.toml")
+    assert words in str(refused.value)
+    assert str(refused.value).startswith("p.toml")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="No such file"):
+        load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "spark", "length"),
+    [
+        ("10s", "10 seconds", 10),
+        ("5 minutes", "5 minutes", 300),
+        ("1 hour", "1 hour", 3600),
+        ("250ms", "250 milliseconds", 0.25),
+    ],
+)
+def test_a_length_of_time_is_said_as_spark_says_it(text: str, spark: str, length: float) -> None:
+    assert interval(text) == spark
+    assert seconds(spark) == length

@@ -1,0 +1,121 @@
+"""Pipelines that end in topics: dead letters, replays and targets, exactly once over restarts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headrace
+from headrace import Record
+from headrace.spark.errors import InvalidOption
+from headrace.spark.pipelines.progress import recorded
+from tests.pipelines.conftest import Run, order_at, send
+
+pytestmark = pytest.mark.timeout(600)  # several runs of Spark, on a busy machine
+
+
+def read(address: str, topic: str, count: int) -> list[Record]:
+    """All committed records that there are."""
+    with (
+        headrace.connect(address) as client,
+        client.consumer(topic, isolation="read_committed", follow=False) as consumer,
+    ):
+        found = list(consumer)
+    assert len(found) == count, found
+    return found
+
+
+def test_bad_rows_go_to_their_topic_with_the_reason_and_good_ones_go_on(
+    headrace_address: str, topic: str, run: Run
+) -> None:
+    bad, good = f"{topic}.bad", f"{topic}.good"
+    values = [order_at(0, 1), b"{nonsense", order_at(0, 0), b'{"id": "\xff"}', order_at(0, 2)]
+    send(headrace_address, topic, values)
+    sections: dict[str, Any] = {
+        "deadletter": {"topic": bad, "checks": {"amount is not positive": "amount > 0"}},
+        "target": {"topic": good, "key": "id"},
+    }
+    run(**sections)
+    send(headrace_address, topic, [order_at(0, 3)])
+    run(**sections)
+    kept = read(headrace_address, good, 3)
+    assert [(record.key, json.loads(record.value or b"")["amount"]) for record in kept] == [
+        (b"1", 1.0), (b"2", 2.0), (b"3", 3.0),
+    ]  # fmt: skip
+    aside = {bytes(record.value or b""): dict(record.headers) for record in read(headrace_address, bad, 3)}
+    assert set(aside) == {values[1], values[2], values[3]}
+    assert aside[values[2]]["headrace.reason"] == b"amount is not positive"
+    assert aside[values[1]]["headrace.reason"] == b"the value is not JSON of the schema"
+    assert aside[values[3]]["headrace.reason"] == b"the value is not UTF-8"
+    assert aside[values[1]]["headrace.topic"] == topic.encode()
+    assert aside[values[1]]["headrace.offset"] == b"1"
+
+
+def test_bad_rows_of_an_archive_are_set_aside_too(
+    piping: SparkSession, headrace_address: str, topic: str, run: Run, tmp_path: Path
+) -> None:
+    send(headrace_address, topic, [order_at(0, 1), b"nonsense", order_at(0, 2)])
+    run(deadletter={"topic": f"{topic}.bad"}, archive={"path": str(tmp_path / "out"), "time": "at"})
+    assert sorted(row.id for row in piping.read.parquet(str(tmp_path / "out")).collect()) == ["1", "2"]
+    assert [record.value for record in read(headrace_address, f"{topic}.bad", 1)] == [b"nonsense"]
+
+
+def test_an_archive_is_replayed_to_a_topic_between_two_times_and_once(
+    headrace_address: str, topic: str, run: Run, tmp_path: Path
+) -> None:
+    send(headrace_address, topic, [order_at(0, number) for number in range(50)])
+    run("store", archive={"path": str(tmp_path / "out"), "time": "at"})
+    again = {"path": str(tmp_path / "out"), "rate": 1000.0}
+    for _ in range(2):
+        run("again", replay=again, target={"topic": f"{topic}.again", "key": "id"})
+    found = read(headrace_address, f"{topic}.again", 50)
+    assert sorted(int(record.key or b"") for record in found) == list(range(50))
+
+
+def test_a_replay_does_not_go_on_over_files_that_were_merged_since(
+    headrace_address: str, topic: str, run: Run, tmp_path: Path
+) -> None:
+    archive = {"path": str(tmp_path / "out"), "time": "at", "compact_files": 2}
+    again: dict[str, Any] = {"replay": {"path": str(tmp_path / "out")}, "target": {"topic": f"{topic}.again"}}
+    send(headrace_address, topic, [order_at(0, 1)])
+    run("store", archive=archive)
+    run("again", **again)
+    send(headrace_address, topic, [order_at(0, 2)])
+    run("store", archive=archive)
+    with pytest.raises(InvalidOption, match="were merged since; they would come again"):
+        run("again", **again)
+    read(headrace_address, f"{topic}.again", 1)
+
+
+def test_a_replay_keeps_its_rate(headrace_address: str, topic: str, run: Run, tmp_path: Path) -> None:
+    send(headrace_address, topic, [order_at(0, number) for number in range(100)])
+
+    def took_s(name: str, rate: float) -> float:
+        run(name, replay={"topic": topic, "rate": rate}, target={"topic": f"{topic}.{name}"})
+        return sum(one.seconds for one in recorded(tmp_path / name))
+
+    fast_s = min(took_s("first", 0.0), took_s("second", 0.0))  # what Spark takes anyway: the first run warms it up
+    assert took_s("again", 20.0) - fast_s > 3.0  # 100 rows are 5 s; the rest is for a machine that is less busy by then
+    assert [record.value for record in read(headrace_address, f"{topic}.again", 100)] == [
+        order_at(0, number) for number in range(100)
+    ]
+
+
+def test_a_rollup_ends_in_a_topic_once_over_a_restart(headrace_address: str, topic: str, run: Run) -> None:
+    sections: dict[str, Any] = {
+        "rollup": {"time": "at", "window": "1 minute", "late": "1s", "values": {"n": "count"}},
+        "target": {"topic": f"{topic}.minutes"},
+    }
+    send(headrace_address, topic, [order_at(second, second) for second in range(100)])
+    run(**sections)
+    send(headrace_address, topic, [order_at(second, second) for second in range(100, 130)] + [order_at(9000, 0)])
+    run(**sections)
+    run(**sections)
+    found = [json.loads(record.value or b"") for record in read(headrace_address, f"{topic}.minutes", 3)]
+    assert sorted((row["window_start"], row["n"]) for row in found) == [
+        ("2026-01-31T00:00:00.000Z", 60), ("2026-01-31T00:01:00.000Z", 60), ("2026-01-31T00:02:00.000Z", 10),
+    ]  # fmt: skip

@@ -1,0 +1,39 @@
+"""Exactly once on a cluster whose executors die by SIGKILL at each step of a batch: no row lost, none twice."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.conftest import program
+from tests.spark.conftest import topic  # noqa: F401 (a fixture)
+from tests.spark.stage import EXPECTED, ROOT, Stage
+from tests.spark.traps import FLUSHED, STEPS, WORKERS, Trap
+from tests.spark_cluster.cluster import running
+from tests.spark_cluster.job import SETTINGS
+
+pytestmark = pytest.mark.timeout(600)
+
+PATH = {"spark.executorEnv.PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "spark.pyspark.python": sys.executable}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    program("java")
+    with (
+        running(tmp_path_factory.mktemp("cluster")) as cluster,
+        Stage(tmp_path_factory.mktemp("stage"), cluster.master, {**SETTINGS, **PATH}) as found,
+    ):
+        found.cast.roots, found.cast.word = cluster.workers, "CoarseGrainedExecutorBackend"
+        yield found
+
+
+@pytest.mark.parametrize(
+    "step", [FLUSHED, *(pytest.param(step, marks=pytest.mark.long) for step in STEPS if step != FLUSHED)]
+)
+def test_every_row_is_there_once_when_all_executors_die(stage: Stage, topic: str, step: str) -> None:  # noqa: F811
+    assert stage.play(topic, [Trap(step, WORKERS, 1)]) == EXPECTED
+    assert stage.traps.sprung() == [f"{step}: {WORKERS}"]
