@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.lease_table import Place
 from tests.doors_http.running import LIMIT_S, Running, running, until
 
 
@@ -224,7 +225,7 @@ async def test_a_poll_that_waits_keeps_its_groups_lease(topic: Running, monkeypa
     leases = topic.node.broker.leases
 
     def until_s() -> float:
-        return leases._leases["t"]["g"].until
+        return dict(leases._table.held(0.0))[Place("t", "g")].until
 
     who = {"group_id": "g", "consumer_id": "one"}
     waiting = asyncio.create_task(poll(topic, from_offset=5, timeout_ms=60_000, **who))

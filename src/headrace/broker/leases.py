@@ -1,7 +1,7 @@
 """Groups with one consumer at a time, by lease, and the positions that consumers commit: what the HTTP door offers.
 
-- A lease is a consumer's for LEASE_S after it was last heard of; then anybody may have it. Leases are in memory: after
-  a restart the first who comes gets it.
+- A lease is a consumer's for LEASE_S after it was last heard of; then anybody may have it (lease_table.py has the
+  rule, and this the clock). Leases are in memory: after a restart the first who comes gets it.
 - A position is the last offset that was processed, -1 for none, by topic, name and partition. It counts when it is
   synced, survives restarts, and may go back. What a leader lost since is taken off it: other records have these
   offsets now.
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from headrace.broker.lease_table import Full, Heard, LeaseTable, Place, Taken, TopicGone
 from headrace.broker.partition import Partition
 from headrace.broker.queues import records
 from headrace.broker.queues.records import PositionKey, SavedPosition
@@ -36,16 +37,10 @@ COME_BACK_MS = 3_600_000  # after a start: longer than anybody who is still ther
 NONE = -1
 
 
-class _Lease(NamedTuple):
-    consumer: str
-    until: float  # monotonic
-
-
 class Leases:
     def __init__(self, broker: Broker, state: QueueState) -> None:
         self._broker, self._state = broker, state
-        self._leases: dict[str, dict[str, _Lease]] = {}  # by topic and group
-        self._lease_count = 0
+        self._table = LeaseTable(LEASE_S, MAX_LEASES)
         self._checked: set[PositionKey] = set()  # against what the leader has lost, since the start
         self._used_ms: dict[PositionKey, int] = {}  # when somebody last came for it, since the start
         self._started_at = self._looked_at = broker.clock.monotonic()
@@ -54,35 +49,16 @@ class Leases:
 
     async def hold(self, topic: str, group: str, consumer: str) -> None:
         """The group is the consumer's for a while, or LeaseHeld by another."""
-        now = self._broker.clock.monotonic()
-        groups = self._leases.get(topic, {})
-        held = groups.get(group)
-        if held is not None and held.consumer != consumer and held.until > now:
-            raise LeaseHeld(f"group {group!r} of topic {topic!r} has an active consumer")
-        if held is None and self._lease_count >= MAX_LEASES:
-            self._forget_over(now)
-            if self._lease_count >= MAX_LEASES:
-                raise LimitReached(f"{MAX_LEASES} groups have consumers here already, as many as there may be")
-        self._lease_count += held is None
-        self._leases.setdefault(topic, {})[group] = _Lease(consumer, now + LEASE_S)
-
-    def _forget_over(self, now: float) -> None:
-        left = {
-            topic: {group: lease for group, lease in groups.items() if lease.until > now}
-            for topic, groups in self._leases.items()
-        }
-        self._leases = {topic: groups for topic, groups in left.items() if groups}
-        self._lease_count = sum(map(len, self._leases.values()))
+        match self._table.step(self._broker.clock.monotonic(), Heard(Place(topic, group), consumer)):
+            case Taken():
+                raise LeaseHeld(f"group {group!r} of topic {topic!r} has an active consumer")
+            case Full(leases):
+                raise LimitReached(f"{leases} groups have consumers here already, as many as there may be")
 
     def leases(self) -> dict[str, float]:
         """`topic|group`: when it runs out, in seconds since 1970."""
         now, now_s = self._broker.clock.monotonic(), self._broker.clock.now_ms() / 1000
-        return {
-            f"{topic}|{group}": now_s + lease.until - now
-            for topic, groups in self._leases.items()
-            for group, lease in groups.items()
-            if lease.until > now
-        }
+        return {f"{place.topic}|{place.group}": now_s + lease.until - now for place, lease in self._table.held(now)}
 
     # Positions
 
@@ -133,7 +109,7 @@ class Leases:
     def topic_removed(self, topic: Topic) -> None:
         for key in self._state.positions.of(topic.name):
             self._forget(key, is_kept=not topic.config.is_memory)
-        self._lease_count -= len(self._leases.pop(topic.name, ()))
+        self._table.step(self._broker.clock.monotonic(), TopicGone(topic.name))
 
     def maintain(self) -> None:
         """What comes due with time; the driver calls it every few seconds."""
