@@ -6,6 +6,8 @@ BIN := .venv/bin
 ARGS ?=
 # Test files that run side by side. Most of them wait, for disks and clocks and other processes, more than they work.
 JOBS ?= 2
+# A folder with suites of others (tools/conformance.py says of what kind).
+SUITES ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 NATIVE := $(wildcard native/Cargo.toml native/pyproject.toml native/build.rs) $(shell find native/src native/python -type f 2>/dev/null)
 # Two stamps, so that a cargo that appears later is noticed.
@@ -24,7 +26,10 @@ setup: $(READY) ## Make .venv: locked dependencies, headrace, native kernels whe
 run: $(RUNNABLE) ## Serve on this machine's loopback, data in ./headrace-data (ARGS="--data DIR ...")
 	@$(BIN)/headrace serve $(ARGS)
 
-test: $(READY) ## Run the tests (ARGS="-k name"; JOBS=1: one after the other)
+test: $(READY) ## Run the tests (ARGS="-k name"; JOBS=1: one after the other; SUITES=DIR: the quick suites of others first)
+ifneq ($(SUITES),)
+	@$(BIN)/python tools/conformance.py "$(SUITES)" wire_fuzz kcat
+endif
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
 
 demo: $(READY) ## A broker, a foreign client, kill -9: nothing lost; six doors; pipelines over live traffic, where Java is

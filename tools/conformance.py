@@ -2,7 +2,8 @@
 
 DIR holds a script `run HOST:PORT [SUITE...]` that drives a Kafka broker with clients of others. Without the newer group
 protocol, access control and users, which are not there yet. Two partitions by default: a test of kafka-python commits
-the second partition of a topic that its first use makes, and asks for ever where there is none.
+the second partition of a topic that its first use makes, and asks for ever where there is none (of Apache Kafka 4.3.1
+with `num.partitions=1` too).
 """
 
 from __future__ import annotations
