@@ -57,6 +57,9 @@ def test_a_line_without_end_is_a_fault_and_the_next_one_is_read() -> None:
 def test_a_message_becomes_the_record_that_the_door_would_write() -> None:
     assert Stored(1, "msg_5", 1, 5000, "é").record() == Record(None, "é".encode(), (("id", b"msg_5"),), 5000)
     assert Stored(1, None, 1, 5000, "").record() == Record(None, b"", (), 5000)
+    marked = (("id", b"msg_5"), ("lines", b"raw"))  # so that it comes back as it was
+    assert Stored(1, "msg_5", 1, 5000, r"C:\new").record() == Record(None, rb"C:\new", marked, 5000)
+    assert Stored(1, None, 1, 5000, "a\nb").record() == Record(None, b"a\nb", (), 5000)  # no line of that protocol
 
 
 def test_a_topic_is_the_name_of_its_file() -> None:

@@ -14,7 +14,6 @@ from typing import Final
 from headrace.broker.broker import Broker
 from headrace.broker.publishing.published import Published
 from headrace.broker.topic import Topic
-from headrace.doors.lines.shown import ID
 from headrace.errors import HeadraceError
 from headrace.records.record import Record
 from headrace.wire.lines import messages
@@ -23,7 +22,7 @@ from headrace.wire.lines.commands import MAX_ID_BYTES, Command, Publish, parse
 # Replies, and how many of them refuse.
 Done = Callable[[bytes, int], None]
 
-ROOM_BYTES: Final = MAX_ID_BYTES + len(ID)  # of a record, beside its text
+ROOM_BYTES: Final = MAX_ID_BYTES + len(messages.ID) + sum(map(len, messages.RAW))  # of a record, beside its text
 
 
 class PublishRun:
@@ -42,7 +41,7 @@ class PublishRun:
 
     def records(self, new_id: Callable[[], str]) -> list[Record]:
         return [
-            Record(None, text.encode(), ((ID, (own or new_id()).encode()),))
+            Record(None, text.encode(), messages.headers_of(text, own or new_id()))
             for text, own in zip(self.texts, self.ids, strict=True)
         ]
 

@@ -13,7 +13,6 @@ from headrace.wire.lines import messages
 from headrace.wire.lines.commands import MAX_ID_BYTES
 
 FORM: Final = "lines"  # of a run
-ID: Final = "id"
 
 
 def run_lines(run: Run) -> bytes:
@@ -27,10 +26,8 @@ def lines(verb: str, topic: str, records: Iterable[tuple[int, Record]]) -> bytes
 
 
 def _line(verb: str, topic: str, partition: int, record: Record) -> str:
-    _, value, _, time_ms, offset = record
-    own = own_id(record)
-    text = messages.text_of(value, own is not None)
-    return messages.line(verb, topic, own or derived_id(topic, partition, offset), offset + 1, time_ms, text)
+    text = messages.text_of(record.value, messages.RAW in record.headers)
+    return messages.line(verb, topic, shown_id(topic, partition, record), record.offset + 1, record.timestamp_ms, text)
 
 
 def shown_id(topic: str, partition: int, record: Record) -> str:
@@ -40,7 +37,7 @@ def shown_id(topic: str, partition: int, record: Record) -> str:
 def own_id(record: Record) -> str | None:
     """One that fits into a line: a word."""
     for name, value in record.headers:
-        if name == ID:
+        if name == messages.ID:
             if not value or len(value) > MAX_ID_BYTES:
                 return None
             try:

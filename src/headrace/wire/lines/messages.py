@@ -3,15 +3,20 @@ r"""What the server says: replies, and messages as lines.
 A message is `<verb> <topic> <id> <offset> <time> <text>`, the verb MSG or HISTORY, the time in seconds as the shortest
 decimal fraction that reads back as the same number.
 
-A value that could have come in through this protocol, under an id of its own, stands in its line as it is. Any other is
-escaped (backslash, LF and CR as \\, \n and \r), so that it stays one line and can be told from every other value;
-bytes that are not text stand as {"base64": "..."}, as in the json protocol, and null as nothing.
+A text that came in through this protocol stands in its line as it is. Any other value is escaped (backslash, LF and CR
+as \\, \n and \r), so that it stays one line and can be told from every other such value; bytes that are not text stand
+as {"base64": "..."}, as in the json protocol, and null as nothing.
+
+Which of the two a record is matters only where escaping would change something, so only such texts carry a mark (`RAW`)
+beside their id. A mark on what cannot have come in here, because a line end is in it, does not count.
 """
 
 from __future__ import annotations
 
 import base64
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from headrace.records.record import Headers
 
 GREETING = b"OK connected\n"
 PONG = b"OK pong\n"
@@ -20,9 +25,10 @@ PUBLISHED = b"OK published\n"
 DUPLICATE = b"OK duplicate\n"
 HISTORY_END = b"OK history end\n"
 MESSAGE, HISTORY = "MSG", "HISTORY"
+ID: Final = "id"
+RAW: Final = ("lines", b"raw")  # the header of a text that came in here, and that escaping would change
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r"})
-_ESCAPED = ("\\", "\n", "\r")
 _UNESCAPES = {"\\": "\\", "n": "\n", "r": "\r"}
 
 
@@ -67,7 +73,13 @@ def line(verb: str, topic: str, message_id: str, offset: int, time_ms: int, text
     return f"{verb} {topic} {message_id} {offset} {time_ms / 1000!r} {text}\n"
 
 
-def text_of(value: bytes | None, has_id: bool) -> str:
+def headers_of(text: str, message_id: str | None) -> Headers:
+    """Of a text that came in here."""
+    own: Headers = () if message_id is None else ((ID, message_id.encode("utf-8", "replace")),)
+    return (*own, RAW) if ("\\" in text or "\r" in text) and "\n" not in text else own
+
+
+def text_of(value: bytes | None, is_raw: bool) -> str:
     """A value as it stands in its line."""
     if not value:
         return ""
@@ -75,13 +87,11 @@ def text_of(value: bytes | None, has_id: bool) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         return '{"base64": "' + base64.b64encode(value).decode() + '"}'
-    if has_id and "\n" not in text and text == text.strip():
-        return text
-    return escape(text)
+    return text if is_raw and "\n" not in text else escape(text)
 
 
 def escape(text: str) -> str:
-    return text.translate(_ESCAPES) if any(character in text for character in _ESCAPED) else text
+    return text.translate(_ESCAPES) if "\\" in text or "\n" in text or "\r" in text else text
 
 
 # Read by the client

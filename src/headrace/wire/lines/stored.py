@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from headrace.records.record import Record
 from headrace.wire.lines.commands import MAX_ID_BYTES, MAX_SECONDS
+from headrace.wire.lines.messages import headers_of
 
 SUFFIX = ".log"
 MAX_LINE_BYTES = 16 << 20  # far over what the protocol let in, which is 64 KiB and its escapes
@@ -27,8 +28,7 @@ class Stored(NamedTuple):
 
     def record(self) -> Record:
         """As the door would have written it: the id as header `id`, the text as value."""
-        headers = () if self.id is None else (("id", self.id.encode("utf-8", "replace")),)
-        return Record(None, self.text.encode("utf-8", "replace"), headers, self.time_ms)
+        return Record(None, self.text.encode("utf-8", "replace"), headers_of(self.text, self.id), self.time_ms)
 
 
 class Fault(NamedTuple):
