@@ -1,12 +1,14 @@
 """Values that came through lines come back as they are; those of every other door are escaped, with an id or without,
-so that two of them that differ are shown as two."""
+so that two of them that differ are shown as two; msgpack values are shown as what they mean."""
 
 from __future__ import annotations
+
+import time
 
 import msgspec
 import pytest
 
-from headrace.compat import BrokerClient, HttpClient
+from headrace.compat import BrokerClient, HttpClient, PubSubClient
 from headrace.testing.broker import Broker
 from headrace.wire.lines.messages import unescape
 from tests.doors_lines.kit import Peer
@@ -94,3 +96,38 @@ def test_a_mark_on_what_is_no_line_changes_nothing(broker: Broker) -> None:
         broker.produce("forged", value, headers=[mark])
     broker.produce("forged", b"a\\nb", headers=[("lines", b"12")])  # somebody's own header
     assert shown(broker, "forged") == [rb"two\nMSG lines x 1 1.0 forged", b'{"base64": "/wo="}', rb"a\nb", rb"a\\nb"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("Grüße", "Grüße".encode()),
+        ("a\nb\\c", rb"a\nb\\c"),
+        ("", b""),
+        (49, b"49"),
+        (None, b"null"),
+        (True, b"true"),
+        ([1, "two"], b'[1, "two"]'),
+        ({"celsius": 21.5}, b'{"celsius": 21.5}'),
+        ({"text": "a\nb"}, rb'{"text": "a\\nb"}'),
+        (b"\xff", b'{"base64": "/w=="}'),
+    ],
+)
+def test_msgpack_values_are_shown_as_what_they_mean(
+    broker: Broker, lines: str, request: pytest.FixtureRequest, value: object, text: bytes
+) -> None:
+    topic = f"packed-{abs(hash(request.node.name))}"
+    with Peer(lines) as peer, PubSubClient(broker.addresses["msgpack"]) as client:
+        peer.ask(f"SUB {topic}".encode())
+        client.publish(topic, value)
+        assert peer.message().text == text
+        assert [one.text for one in peer.history(f"HISTORY {topic} 1".encode())] == [text]
+
+
+def test_what_is_called_msgpack_and_is_none_is_shown_whole(broker: Broker) -> None:
+    header = ("content-type", b"application/msgpack")
+    for value in (b"\xc1", msgspec.msgpack.encode(time.time())[:3], msgspec.msgpack.encode(float("nan"))):
+        broker.produce("broken", value, headers=[header])
+    broker.produce("broken", None, headers=[header])
+    *texts, none = shown(broker, "broken")
+    assert all(text.startswith(b'{"base64": "') for text in texts) and none == b""

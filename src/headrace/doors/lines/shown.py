@@ -1,5 +1,5 @@
 """Records as lines. The offset shown is the partition's own, counted from 1; a record without a usable id of its own
-is shown with one that is made of its place."""
+is shown with one that is made of its place. A value that its header calls msgpack is shown as what it means."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 from headrace.broker.message_ids import derived_id
 from headrace.broker.subscriptions.run import Run
 from headrace.records.record import Record
+from headrace.wire import content
 from headrace.wire.lines import messages
 from headrace.wire.lines.commands import MAX_ID_BYTES
 
@@ -26,7 +27,7 @@ def lines(verb: str, topic: str, records: Iterable[tuple[int, Record]]) -> bytes
 
 
 def _line(verb: str, topic: str, partition: int, record: Record) -> str:
-    text = messages.text_of(record.value, messages.RAW in record.headers)
+    text = messages.text_of(content.text_of(record), messages.RAW in record.headers)
     return messages.line(verb, topic, shown_id(topic, partition, record), record.offset + 1, record.timestamp_ms, text)
 
 
