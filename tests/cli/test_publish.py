@@ -243,7 +243,7 @@ def test_a_door_that_is_none_is_told(at: Run, command: str) -> None:
 
 @pytest.mark.parametrize(
     ("command", "door"),
-    [("create-topic", "lines"), ("create-topic", "msgpack"), ("history", "binary"), ("history", "msgpack")],
+    [("create-topic", "lines"), ("create-topic", "msgpack"), ("history", "msgpack")],
 )
 def test_what_a_protocol_cannot_do_is_refused_with_the_doors_that_can(at: Run, command: str, door: str) -> None:
     ended = at(command, "topic", "--door", door)

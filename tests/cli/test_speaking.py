@@ -38,7 +38,7 @@ def at(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Run:
     ("command", "door"),
     [
         *(("subscribe", door) for door in ("kafka", "binary", "http")),
-        *(("history", door) for door in ("kafka", "http")),
+        *(("history", door) for door in ("kafka", "http", "binary")),
         *(("publish", door) for door in MAKE_NO_TOPIC),
     ],
 )
@@ -55,6 +55,30 @@ def test_a_topic_that_is_not_there_is_told_in_the_same_words(at: Run, command: s
 def test_doors_that_need_no_topic_have_nothing_of_it_and_make_it(at: Run, door: str, name: str) -> None:
     assert at("history", name, "--door", door, "-o", "json").rows(Heard) == []
     assert at("publish", name, "x", "--door", door).code == 0
+
+
+@pytest.mark.parametrize("door", ["binary", "json", "http"])
+def test_the_past_is_read_by_offset_or_time_and_so_many(at: Run, broker: Broker, door: str, name: str) -> None:
+    broker.create_topic(name, 2)
+    producer = Producer({"bootstrap.servers": broker.kafka})
+    for number in range(2500):
+        producer.produce(name, str(number), partition=number % 2, timestamp=1_700_000_000_000 + number * 1000)
+    producer.flush()
+
+    def values(*asked: str) -> list[int]:
+        heard = at("history", name, *asked, "--door", door, "-o", "json").rows(Heard)
+        return [int(one.value) for one in heard]
+
+    assert values("3") == [2497, 2498, 2499]
+    assert values("3", "--partition", "0") == [2494, 2496, 2498]
+    assert values("--partition", "1", "--from", "5", "--to", "8") == [11, 13, 15]
+    assert values("2", "--partition", "1", "--from", "5") == [11, 13]
+    assert values("--from", "@1700000010000", "--to", "@1700000014000") == [10, 12, 11, 13]
+    assert values("--to", "@2023-11-14T22:13:22+00:00") == [0, 1]
+    assert len(values("--from", "@1700000000000")) == 2500
+    assert at("history", name, "--door", door, "--from", "5").code == exits.REFUSED
+    for odd in (["--from", "end"], ["--to", "-5"], ["0", "--from", "@-10m"]):
+        assert at("history", name, "--door", door, *odd).code == exits.USAGE
 
 
 @pytest.mark.parametrize("door", FROM_THE_START)

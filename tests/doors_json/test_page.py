@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from headrace.wire.json.ranges import NAMES
 from tests.doors_json.kit import connect, reply
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "doors" / "json.md").read_text()
@@ -15,7 +16,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_every_session_goes_as_it_is_told(door: str) -> None:
-    single, kept = SESSIONS
+    single, _, kept = SESSIONS
     exchanges = re.findall(r"^> (.*)\n< (.*)$", single, re.MULTILINE)
     assert len(exchanges) == len(single.splitlines()) / 2 == 10
     for sent, told in exchanges:
@@ -29,8 +30,26 @@ def test_every_session_goes_as_it_is_told(door: str) -> None:
                 assert lines.readline() == text
 
 
+def test_the_session_with_ranges_goes_as_it_is_told_but_for_the_times(door: str) -> None:
+    _, session, _ = SESSIONS
+    exchanges = re.findall(r"^> (.*)\n< (.*)$", session, re.MULTILINE)
+    assert len(exchanges) == len(session.splitlines()) / 2 == 10
+    for sent, told in exchanges:
+        assert timeless(reply(door, sent.encode())) == timeless(told.encode())
+
+
+def timeless(reply: bytes) -> bytes:
+    return re.sub(rb'"ts_ms": \d{13}', b'"ts_ms": 0', reply)
+
+
+def test_every_key_of_a_range_is_on_the_page() -> None:
+    ours = PAGE[PAGE.index("## Ranges") : PAGE.index("## Keeping the connection")]
+    for name in NAMES:
+        assert f"`{name}`" in ours
+
+
 def test_every_program_prints_what_stands_below_it(door: str) -> None:
-    assert len(PROGRAMS) == 2
+    assert len(PROGRAMS) == 3
     port = door.rpartition(":")[2]
     for program, printed in PROGRAMS:
         code = program.replace("9000", port)

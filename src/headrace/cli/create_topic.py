@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
 from headrace.cli.doors import speaker
+from headrace.cli.exits import usage
 from headrace.cli.options import current
+from headrace.cli.parsing import position
 from headrace.cli.publish import DoorOption
 from headrace.cli.speaking.saying import Saying
-from headrace.cli.speaking.wishes import Create, check
+from headrace.cli.speaking.wishes import Create, Past, check
+from headrace.client.values import Time
 
 
 def create_topic(
@@ -39,16 +43,44 @@ def create_topic(
 
 def history(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="the topic's name")],
-    count: Annotated[int, typer.Argument(metavar="[N]", help="how many")] = 10,
+    count: Annotated[int | None, typer.Argument(metavar="[N]", help="how many", show_default="10")] = None,
     door: DoorOption = "lines",
     partition: Annotated[int | None, typer.Option(metavar="N", min=0, help="only of this partition")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="POSITION", help="from here: @time, an offset: binary, json, http")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="POSITION", help="up to here, exclusive: binary, json, http")
+    ] = None,
 ) -> None:
-    """Print a topic's last messages, oldest first: lines, http, json, kafka.
+    """Print a topic's last messages, oldest first: lines, http, json, binary, kafka.
+
+    With --from or --to all of that range is printed, a partition after the other, or the first N of it. A time means
+    the first record of that time or later. `headrace consume` has ranges of Kafka's door.
 
     Examples:
       headrace history chat 5
       headrace history demo-topic 20 --door http -o jsonl
+      headrace history my_topic --door binary --from @-1h --to @-10m
     """
-    check("history", door, {"--partition": partition})
+    check("history", door, {"--partition": partition, "--from": start, "--to": end})
+    from_offset, since_ms = _bound("--from", start)
+    to_offset, until_ms = _bound("--to", end)
+    wish = Past(topic, count, partition, from_offset, to_offset, since_ms, until_ms)
+    if wish.is_range and count is not None and count < 1:
+        raise usage(f"{count} is no number of messages of a range", "a number from 1 on, or none for all of it")
     with Saying(current()) as say:
-        speaker(door).history(topic, count, partition, say)
+        speaker(door).history(wish, say)
+
+
+def _bound(option: str, text: str | None) -> tuple[int | None, int | None]:
+    """An offset, or a time."""
+    if text is None:
+        return None, None
+    match position(text, time.time_ns() // 1_000_000):
+        case Time(at_ms):
+            return None, at_ms
+        case int(offset) if offset >= 0:
+            return offset, None
+        case _:
+            raise usage(f"{option} {text} is neither an offset nor a time", f"{option} 100, or {option} @-10m")

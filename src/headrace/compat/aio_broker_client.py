@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from headrace.compat import binary_values as values
-from headrace.compat.binary_values import Message, PublishedAt, Refused, Request, Wanted
+from headrace.compat.binary_values import Bounds, Message, Page, PublishedAt, Refused, Request, Wanted
 from headrace.errors import ClientClosed, ConnectionFailed, RequestTimedOut
 from headrace.wire.binary.decoder import Decoder
 from headrace.wire.binary.frame import Frame, MalformedFrame, Type
@@ -79,6 +79,30 @@ class AsyncBrokerClient:
     ) -> PublishedAt:
         """When it is stored; any number may be under way at once."""
         return values.published(await self._ask(values.publish(topic, body, self.client_id, partition, properties)))
+
+    async def page(
+        self, topic: str, *, limit: int | None = None, page: str | None = None, **bounds: Unpack[Bounds]
+    ) -> Page:
+        """A page of a range, of `limit` messages at most; with the `next_page` of the one before, the next."""
+        return values.paged(topic, await self._ask(values.page(topic, self.client_id, bounds, limit, page)))
+
+    async def records(
+        self, topic: str, *, limit: int | None = None, **bounds: Unpack[Bounds]
+    ) -> AsyncIterator[Message]:
+        """A range, page by page; `limit` is of all of it."""
+        page: str | None = None
+        while limit is None or limit > 0:
+            found = await self.page(topic, limit=limit, page=page, **bounds)
+            for message in found.messages:
+                yield message
+            page = found.next_page
+            if page is None:
+                return
+            limit = None if limit is None else limit - len(found.messages)
+
+    async def history(self, topic: str, count: int = 10, partition: int | None = None) -> list[Message]:
+        """The last so many, oldest first."""
+        return values.paged(topic, await self._ask(values.history(topic, self.client_id, count, partition))).messages
 
     async def ping(self) -> None:
         await self._ask(Request(Type.HEARTBEAT, {}))
@@ -206,7 +230,7 @@ class _Link:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float, heartbeat: float
     ) -> None:
         self._reader, self._writer, self._timeout, self._heartbeat = reader, writer, timeout, heartbeat
-        self._decoder = Decoder()
+        self._decoder = Decoder(values.MAX_FRAME_BYTES)
         self._sequence = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Frame]] = {}
         self._task: asyncio.Task[None] | None = None

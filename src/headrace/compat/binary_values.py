@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from headrace.errors import ClientError
+from headrace.wire.binary.decoder import Decoder
 from headrace.wire.binary.frame import Frame, Type, build
+from headrace.wire.binary.ranges import properties_of
+from headrace.wire.ranges import PAGE_RECORDS
 
 HOST, PORT = "127.0.0.1", 9999
 REQUEST_TIMEOUT_S = 30.0
@@ -16,6 +19,7 @@ SILENT_BEATS = 3  # without a byte from the server, who sends heartbeats too: th
 MAX_RETRIES, RETRY_DELAY_S = 3, 1.0  # of connecting
 MAX_RETRY_DELAY_S = 30.0  # of a subscription that was lost: it tries on, less and less often
 LEAVE_S = 2.0  # for a broker to see that a subscription has ended; one that is there needs milliseconds
+MAX_FRAME_BYTES = 256 << 20  # that comes: the largest message of any topic, in a page, with all its properties
 ANSWERS = frozenset((Type.ACK, Type.HEARTBEAT))  # what can be a reply; a message never is, whatever its number
 
 
@@ -46,6 +50,22 @@ class Message(NamedTuple):
     @property
     def text(self) -> str:
         return self.body.decode()
+
+
+class Page(NamedTuple):
+    messages: list[Message]
+    next_page: str | None  # to go on with; None: this is the end
+
+
+class Bounds(TypedDict, total=False):
+    """A range; the ends are left out: before `to`, before the first message at or after `until`. Times are milliseconds
+    since 1970, or like `2026-01-31T12:00:00Z`."""
+
+    partition: int | None  # else all of them, one after the other
+    offset: int | None
+    to: int | None
+    since: int | str | None
+    until: int | str | None
 
 
 class Request(NamedTuple):
@@ -122,6 +142,16 @@ def publish(
     return Request(Type.PUBLISH, asked, body.encode() if isinstance(body, str) else body)
 
 
+def page(topic: str, client_id: str, bounds: Bounds, limit: int | None, page: str | None) -> Request:
+    wanted = {**bounds, "limit": PAGE_RECORDS if limit is None else limit, "page": page}
+    return Request(Type.SUBSCRIBE, {"topic": topic, "client_id": client_id, **properties_of(wanted)})
+
+
+def history(topic: str, client_id: str, count: int, partition: int | None) -> Request:
+    wanted = properties_of({"last": count, "partition": partition})
+    return Request(Type.SUBSCRIBE, {"topic": topic, "client_id": client_id, **wanted})
+
+
 def unsubscribe(wanted: Wanted) -> Request:
     properties = {"topic": wanted.topic, "client_id": wanted.client_id, "partition": str(wanted.partition)}
     return Request(Type.UNSUBSCRIBE, properties)
@@ -136,3 +166,12 @@ def accepted(reply: Frame) -> dict[str, str]:
 def published(reply: Frame) -> PublishedAt:
     said = accepted(reply)
     return PublishedAt(said["topic"], int(said["partition"]), int(said["offset"]), said.get("duplicate") == "true")
+
+
+def paged(topic: str, reply: Frame) -> Page:
+    said = accepted(reply)
+    messages = [
+        Message(topic, int(one.properties["partition"]), one.sequence, one.timestamp_ms, one.properties, one.body)
+        for one in Decoder(MAX_FRAME_BYTES).feed(reply.body)
+    ]
+    return Page(messages, said.get("next_page"))

@@ -22,13 +22,13 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from headrace.compat import binary_values as values
-from headrace.compat.binary_values import Message, PublishedAt, Refused, Request, Wanted
+from headrace.compat.binary_values import Bounds, Message, Page, PublishedAt, Refused, Request, Wanted
 from headrace.errors import ClientClosed, ConnectionFailed, RequestTimedOut
 from headrace.wire.binary.decoder import Decoder
 from headrace.wire.binary.frame import Frame, MalformedFrame, Type
@@ -102,6 +102,25 @@ class BrokerClient:
         self, topic: str, text: str, partition: int | None = None, properties: Mapping[str, str] | None = None
     ) -> PublishedAt:
         return self.publish(topic, text, partition, properties)
+
+    def page(self, topic: str, *, limit: int | None = None, page: str | None = None, **bounds: Unpack[Bounds]) -> Page:
+        """A page of a range, of `limit` messages at most; with the `next_page` of the one before, the next."""
+        return values.paged(topic, self._ask(values.page(topic, self.client_id, bounds, limit, page)))
+
+    def records(self, topic: str, *, limit: int | None = None, **bounds: Unpack[Bounds]) -> Iterator[Message]:
+        """A range, page by page; `limit` is of all of it."""
+        page: str | None = None
+        while limit is None or limit > 0:
+            found = self.page(topic, limit=limit, page=page, **bounds)
+            yield from found.messages
+            page = found.next_page
+            if page is None:
+                return
+            limit = None if limit is None else limit - len(found.messages)
+
+    def history(self, topic: str, count: int = 10, partition: int | None = None) -> list[Message]:
+        """The last so many, oldest first."""
+        return values.paged(topic, self._ask(values.history(topic, self.client_id, count, partition))).messages
 
     def ping(self) -> None:
         """Returns when the broker has answered."""
@@ -241,7 +260,7 @@ class _Link:
         self._socket = socket.create_connection((host, port), timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(heartbeat)
-        self._decoder = Decoder()
+        self._decoder = Decoder(values.MAX_FRAME_BYTES)
         self._early: deque[Frame] = deque()  # messages that came with the reply to a subscription
         self._sequence = itertools.count(1)
         self._sending = threading.Lock()

@@ -15,9 +15,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
+from typing import Unpack
 
 from headrace.compat import json_values as values
-from headrace.compat.json_values import Acks, NoMessage, Place
+from headrace.compat.json_values import Acks, Bounds, JsonPage, JsonRecord, NoMessage, Place
 from headrace.wire.json.values import Json
 
 
@@ -73,6 +74,34 @@ class Consumer:
                         yield message
                 except NoMessage:
                     return
+
+    async def page(
+        self, topic_name: str, *, limit: int | None = None, page: str | None = None, **bounds: Unpack[Bounds]
+    ) -> JsonPage:
+        """A page of a range, of `limit` messages at most; with the `next_page` of the one before, the next."""
+        asked = values.page(topic_name, bounds, limit, page)
+        return values.page_of(topic_name, await _exchange(self._at, asked))
+
+    async def records(
+        self, topic_name: str, *, limit: int | None = None, **bounds: Unpack[Bounds]
+    ) -> AsyncIterator[JsonRecord]:
+        """A range, page by page over one connection; `limit` is of all of it. NoMessage: there is no such topic."""
+        page: str | None = None
+        async with _kept(self._at) as ask:
+            while limit is None or limit > 0:
+                [reply] = await ask([values.page(topic_name, bounds, limit, page)])
+                found = values.page_of(topic_name, reply)
+                for record in found.records:
+                    yield record
+                page = found.next_page
+                if page is None:
+                    return
+                limit = None if limit is None else limit - len(found.records)
+
+    async def history(self, topic_name: str, count: int = 10, partition: int | None = None) -> list[JsonRecord]:
+        """The last so many, oldest first."""
+        asked = values.history(topic_name, count, partition)
+        return values.page_of(topic_name, await _exchange(self._at, asked)).records
 
 
 async def _exchange(at: Place, request: bytes) -> bytes:

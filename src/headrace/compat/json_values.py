@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from headrace.errors import ClientError, ConnectionFailed, RequestTimedOut
-from headrace.wire.json import replies, requests
+from headrace.wire.json import ranges, replies, requests
 from headrace.wire.json.values import Json
 
 HOST, PORT = "127.0.0.1", 9000
@@ -22,6 +22,32 @@ class JsonRefused(ClientError):
 
 class NoMessage(JsonRefused):
     """No message is at that offset."""
+
+
+class JsonRecord(NamedTuple):
+    """A message of a range, and where it is."""
+
+    topic: str
+    partition: int
+    offset: int
+    ts_ms: int
+    payload: Json
+
+
+class JsonPage(NamedTuple):
+    records: list[JsonRecord]
+    next_page: str | None  # to go on with; None: this is the end
+
+
+class Bounds(TypedDict, total=False):
+    """A range; the ends are left out: before `to`, before the first message at or after `until`. Times are milliseconds
+    since 1970, or like `2026-01-31T12:00:00Z`."""
+
+    partition: int | None  # else all of them, one after the other
+    from_: int | None
+    to: int | None
+    since: int | str | None
+    until: int | str | None
 
 
 class Place(NamedTuple):
@@ -60,6 +86,14 @@ def consume_run(topic: str, partition: int, offset: int) -> list[bytes]:
     """Requests for the messages from the offset on. Where an offset from the end is, its reply has to tell first."""
     places = range(offset, offset + (PIPELINED if offset >= 0 else 1))
     return [consume_with_offset(topic, partition, at) for at in places]
+
+
+def page(topic: str, bounds: Bounds, limit: int | None, page: str | None) -> bytes:
+    return requests.encode_range(topic, **bounds, limit=limit, page=page)
+
+
+def history(topic: str, count: int, partition: int | None) -> bytes:
+    return requests.encode_range(topic, partition=partition, last=count)
 
 
 def create_topic(topic: str, partitions: int) -> bytes:
@@ -101,3 +135,13 @@ def message_and_offset(reply: bytes) -> tuple[Json, int | None]:
             raise NoMessage("no message is at that offset")
         raise JsonRefused(str(message))
     return message, offset
+
+
+def page_of(topic: str, reply: bytes) -> JsonPage:
+    is_success, message = replies.parse(reply)
+    if not is_success:
+        if message == replies.NO_MESSAGE_WORDS:
+            raise NoMessage(f"there is no topic {topic!r}, or not that partition of it")
+        raise JsonRefused(str(message))
+    found, next_page = ranges.parse_page(reply)
+    return JsonPage([JsonRecord(topic, *one) for one in found], next_page)

@@ -12,9 +12,10 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import Unpack
 
 from headrace.compat import json_values as values
-from headrace.compat.json_values import Acks, NoMessage, Place
+from headrace.compat.json_values import Acks, Bounds, JsonPage, JsonRecord, NoMessage, Place
 from headrace.wire.json.values import Json
 
 READ_BYTES = 256 << 10
@@ -71,6 +72,31 @@ class SyncConsumer:
                     yield from found.new(replied)
                 except NoMessage:
                     return
+
+    def page(
+        self, topic_name: str, *, limit: int | None = None, page: str | None = None, **bounds: Unpack[Bounds]
+    ) -> JsonPage:
+        """A page of a range, of `limit` messages at most; with the `next_page` of the one before, the next."""
+        asked = values.page(topic_name, bounds, limit, page)
+        return values.page_of(topic_name, _exchange(self._at, asked))
+
+    def records(self, topic_name: str, *, limit: int | None = None, **bounds: Unpack[Bounds]) -> Iterator[JsonRecord]:
+        """A range, page by page over one connection; `limit` is of all of it. NoMessage: there is no such topic."""
+        page: str | None = None
+        with _kept(self._at) as ask:
+            while limit is None or limit > 0:
+                [reply] = ask([values.page(topic_name, bounds, limit, page)])
+                found = values.page_of(topic_name, reply)
+                yield from found.records
+                page = found.next_page
+                if page is None:
+                    return
+                limit = None if limit is None else limit - len(found.records)
+
+    def history(self, topic_name: str, count: int = 10, partition: int | None = None) -> list[JsonRecord]:
+        """The last so many, oldest first."""
+        asked = values.history(topic_name, count, partition)
+        return values.page_of(topic_name, _exchange(self._at, asked)).records
 
 
 def _exchange(at: Place, request: bytes) -> bytes:

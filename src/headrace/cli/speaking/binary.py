@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from headrace.cli.exits import Refusal
 from headrace.cli.record_values import text_of
-from headrace.cli.speaking.wishes import Create, Done, Heard, Publish, Say, Subscribe, impossible, unknown
+from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe, unknown
 from headrace.compat.binary_values import Message, NotHandled, Refused
 from headrace.compat.broker_client import BrokerClient
 from headrace.errors import HeadraceError
@@ -75,8 +75,28 @@ class BinarySpeaker:
         words = f"Created topic '{wish.topic}' with {wish.partitions} partitions"
         say(words, Done(DOOR, wish.topic, "success"))
 
-    def history(self, topic: str, count: int, partition: int | None, say: Say) -> None:
-        raise impossible(DOOR, "ask for the last messages", ("lines", "http", "json", "kafka"))
+    def history(self, wish: Past, say: Say) -> None:
+        with self._client() as client:
+            try:
+                for message in self._past(client, wish):
+                    _say(message, say)
+            except Refused as error:
+                raise _refusal(wish.topic, error) from error
+
+    def _past(self, client: BrokerClient, wish: Past) -> Iterable[Message]:
+        if not wish.is_range and wish.last < 1:
+            return []
+        if not wish.is_range:
+            return client.history(wish.topic, wish.last, wish.partition)
+        return client.records(
+            wish.topic,
+            limit=wish.count,
+            partition=wish.partition,
+            offset=wish.from_offset,
+            to=wish.to_offset,
+            since=wish.since_ms,
+            until=wish.until_ms,
+        )
 
 
 def _refusal(topic: str, error: Refused) -> HeadraceError:

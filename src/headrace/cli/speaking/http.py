@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 from headrace.cli.exits import NOT_FOUND, REFUSED, Refusal
 from headrace.cli.output import json_text
 from headrace.cli.speaking.json import json_of
-from headrace.cli.speaking.wishes import Create, Done, Heard, Publish, Say, Subscribe, unknown
+from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe, unknown
 from headrace.compat.http_client import HttpClient
 from headrace.compat.http_values import HttpRecord, HttpRefused
 
@@ -71,9 +72,12 @@ class HttpSpeaker:
             answer = client.create_topic(wish.topic, partitions=wish.partitions, owner_id=wish.owner_id, **given)
         say(str(answer), Done(DOOR, wish.topic, answer))
 
-    def history(self, topic: str, count: int, partition: int | None, say: Say) -> None:
-        with self._client(topic) as client:
-            for record in client.records(topic, last=count, partition=partition):
+    def history(self, wish: Past, say: Say) -> None:
+        bounds = {"from_": wish.from_offset, "to": wish.to_offset, "since": wish.since_ms, "until": wish.until_ms}
+        asked = {**bounds, "limit": wish.count} if wish.is_range else {"last": wish.last}
+        with self._client(wish.topic) as client:
+            found = client.records(wish.topic, partition=wish.partition, **asked)
+            for record in islice(found, wish.count if wish.is_range else None):
                 _say(record, say)
 
     @contextmanager

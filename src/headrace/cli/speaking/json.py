@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.cli.exits import Refusal, usage
-from headrace.cli.speaking.wishes import Create, Done, Heard, Publish, Say, Subscribe
-from headrace.compat.json_values import JsonRefused, NoMessage
+from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe
+from headrace.compat.json_values import JsonRecord, JsonRefused, NoMessage
 from headrace.compat.sync_json_client import SyncConsumer, SyncProducer
 
 DOOR = "json"
@@ -53,16 +53,30 @@ class JsonSpeaker:
             raise Refusal(str(error)) from error
         _answered(answer, Done(DOOR, wish.topic, answer), say)
 
-    def history(self, topic: str, count: int, partition: int | None, say: Say) -> None:
-        """Backwards from the end, as many as there are; then told in order."""
-        found: list[Any] = []
-        while len(found) < count:
-            try:
-                found.append(self._consumer.consume(topic, partition or 0, -1 - len(found)))
-            except NoMessage:
-                break
-        for value in reversed(found):
-            _heard(topic, partition or 0, None, value, say)
+    def history(self, wish: Past, say: Say) -> None:
+        """Nothing, and no error, of a topic that is not there."""
+        try:
+            for one in self._past(wish):
+                _heard(wish.topic, one.partition, one.offset, one.payload, say, one.ts_ms)
+        except NoMessage:
+            return
+        except JsonRefused as error:
+            raise Refusal(str(error)) from error
+
+    def _past(self, wish: Past) -> Iterable[JsonRecord]:
+        if not wish.is_range and wish.last < 1:
+            return []
+        if not wish.is_range:
+            return self._consumer.history(wish.topic, wish.last, wish.partition)
+        return self._consumer.records(
+            wish.topic,
+            limit=wish.count,
+            partition=wish.partition,
+            from_=wish.from_offset,
+            to=wish.to_offset,
+            since=wish.since_ms,
+            until=wish.until_ms,
+        )
 
 
 def json_of(text: str) -> Any:
@@ -76,5 +90,6 @@ def _answered(words: str, done: Done, say: Say) -> None:
     say(json.dumps({"status": "success", "message": words}), done)
 
 
-def _heard(topic: str, partition: int, offset: int | None, value: Any, say: Say) -> None:
-    say(json.dumps({"status": "success", "message": value}), Heard(DOOR, topic, value, partition, offset))
+def _heard(topic: str, partition: int, offset: int, value: Any, say: Say, timestamp_ms: int | None = None) -> None:
+    words = json.dumps({"status": "success", "message": value})
+    say(words, Heard(DOOR, topic, value, partition, offset, timestamp_ms))

@@ -10,7 +10,7 @@ import msgspec
 from headrace.cli.connecting import with_client
 from headrace.cli.options import current
 from headrace.cli.record_values import text_of
-from headrace.cli.speaking.wishes import Create, Done, Heard, Publish, Say, Subscribe
+from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe
 from headrace.client.addresses import Address
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ class KafkaSpeaker:
         with_client(work, self._options)
         say(f"Created topic '{wish.topic}' with {wish.partitions} partitions", Done(DOOR, wish.topic, "created"))
 
-    def history(self, topic: str, count: int, partition: int | None, say: Say) -> None:
+    def history(self, wish: Past, say: Say) -> None:
         """Of each partition the last; of all of these the latest."""
-        partitions = None if partition is None else [partition]
+        partitions = None if wish.partition is None else [wish.partition]
 
         async def work(client: Client) -> None:
-            async with client.consumer(topic, start=-count, partitions=partitions, follow=False) as consumer:
+            async with client.consumer(wish.topic, start=-wish.last, partitions=partitions, follow=False) as consumer:
                 found = [record async for record in consumer]
             found.sort(key=lambda record: record.timestamp_ms)
-            for record in found[-count:]:
+            for record in found[-wish.last :]:
                 _say(record, say)
 
         with_client(work, self._options)

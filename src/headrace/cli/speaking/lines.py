@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headrace.cli.exits import Refusal
-from headrace.cli.speaking.wishes import Create, Done, Heard, Publish, Say, Subscribe, impossible
+from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe, impossible
 from headrace.compat.line_client import LineClient
 from headrace.compat.line_values import LineRefused
 from headrace.wire.lines.messages import Message
@@ -51,9 +51,9 @@ class LinesSpeaker:
     def create_topic(self, wish: Create, say: Say) -> None:
         raise impossible(DOOR, "make a topic: the first message makes it", ("binary", "http", "json", "kafka"))
 
-    def history(self, topic: str, count: int, partition: int | None, say: Say) -> None:
+    def history(self, wish: Past, say: Say) -> None:
         with self._client() as client:
-            _say_all("HISTORY", client.history(topic, count), say)
+            _say_all("HISTORY", client.history(wish.topic, wish.last), say)
             say("OK history end", None)
 
 

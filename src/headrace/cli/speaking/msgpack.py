@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from headrace.cli.output import json_text
 from headrace.cli.speaking.json import json_of
 from headrace.cli.speaking.saying import plain
-from headrace.cli.speaking.wishes import Create, Done, Heard, Publish, Say, Subscribe, impossible
+from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe, impossible
 from headrace.compat.pubsub import Message, PubSubClient
 from headrace.errors import ConnectionFailed
 
@@ -45,8 +45,8 @@ class MsgpackSpeaker:
     def create_topic(self, wish: Create, say: Say) -> None:
         raise impossible(DOOR, "make a topic: the first message makes it", ("binary", "http", "json", "kafka"))
 
-    def history(self, topic: str, count: int, partition: int | None, say: Say) -> None:
-        raise impossible(DOOR, "ask for past messages", ("lines", "http", "json", "kafka"))
+    def history(self, wish: Past, say: Say) -> None:
+        raise impossible(DOOR, "ask for past messages", ("lines", "http", "json", "binary", "kafka"))
 
 
 def words_of(message: Message) -> str:

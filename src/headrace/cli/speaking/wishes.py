@@ -15,6 +15,7 @@ from headrace.errors import UnknownTopic
 
 Door = Literal["kafka", "binary", "lines", "json", "http", "msgpack"]
 DOORS: tuple[str, ...] = get_args(Door)
+LAST = 10  # messages, unless somebody says
 
 
 class Publish(msgspec.Struct, frozen=True):
@@ -54,6 +55,26 @@ class Create(msgspec.Struct, frozen=True):
     owner_id: int | None = None
 
 
+class Past(msgspec.Struct, frozen=True):
+    """The last `count`; or, with a bound, a range, of which the ends are left out, and at most `count` of it."""
+
+    topic: str
+    count: int | None = None
+    partition: int | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def is_range(self) -> bool:
+        return (self.from_offset, self.to_offset, self.since_ms, self.until_ms) != (None, None, None, None)
+
+    @property
+    def last(self) -> int:
+        return LAST if self.count is None else self.count
+
+
 class Heard(msgspec.Struct, frozen=True):
     """A message as a program gets it; null is what the door does not tell."""
 
@@ -89,7 +110,7 @@ class Speaker(Protocol):
 
     def create_topic(self, wish: Create, say: Say) -> None: ...
 
-    def history(self, topic: str, count: int, partition: int | None, say: Say) -> None: ...
+    def history(self, wish: Past, say: Say) -> None: ...
 
 
 TAKES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -121,7 +142,11 @@ TAKES: dict[str, dict[str, tuple[str, ...]]] = {
         "--rf": ("kafka", "http"),
         "--owner-id": ("http",),
     },
-    "history": {"--partition": ("kafka", "json", "http")},
+    "history": {
+        "--partition": ("kafka", "binary", "json", "http"),
+        "--from": ("binary", "json", "http"),
+        "--to": ("binary", "json", "http"),
+    },
 }
 
 

@@ -2,19 +2,21 @@
 
 - What one read brought is one turn: its messages go to the broker together, as one batch for each partition.
 - Replies keep the order of their requests; messages to subscribers go out when they come. So does a heartbeat.
-- A request that has to wait for the broker (a new topic, a queue group) holds back those behind it.
+- A request that has to wait for the broker (a new topic, a queue group, a range) holds back those behind it. A range
+  also waits until the client has taken what was sent before.
 - What a client may get wrong is answered with `status=error` and why. What is no frame ends the connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.broker.topic import Topic, check_readable
 from headrace.broker.wishes import NewTopic
-from headrace.doors.binary import replies
+from headrace.doors.binary import ranges, replies
 from headrace.doors.binary.grouping import grouped
 from headrace.doors.binary.member import GroupMembers
 from headrace.doors.binary.publisher import Publisher
@@ -26,6 +28,7 @@ from headrace.doors.tcp.pipeline import Pipeline
 from headrace.errors import HeadraceError, TopicExists
 from headrace.wire.binary.decoder import Decoder
 from headrace.wire.binary.frame import Frame, Type
+from headrace.wire.binary.ranges import is_range
 
 if TYPE_CHECKING:
     from headrace.doors.binary.door import BinaryDoor
@@ -43,6 +46,7 @@ class BinaryConnection(TcpConnection):
         self.members = GroupMembers(self)
         self._publisher = Publisher(self)
         self._decoder = Decoder(door.limits.max_frame_bytes)
+        self._room: asyncio.Future[None] | None = None  # a range waits for it
 
     # Hooks
 
@@ -54,6 +58,8 @@ class BinaryConnection(TcpConnection):
             self.pipeline.put(grouped(frames))
 
     def has_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
         for subscriber in list(self.subscribers.values()):
             subscriber.resume()
         self.members.resume()
@@ -113,6 +119,12 @@ class BinaryConnection(TcpConnection):
         else:
             self.pipeline.give(answer, reply)
 
+    async def room(self) -> None:
+        """When there is some for an answer."""
+        while self.is_full and not self.closed:
+            self._room = self.tcp.loop.create_future()
+            await self._room
+
     @property
     def now_ms(self) -> int:
         return self.door.broker.clock.now_ms()
@@ -155,6 +167,9 @@ class BinaryConnection(TcpConnection):
 
     def _subscribe(self, frame: Frame, answer: Answer) -> None:
         properties = frame.properties
+        if is_range(properties):
+            self._wait_for(frame, answer, ranges.reply(self, frame.sequence, ranges.asked(properties)))
+            return
         key, offset = _key(frame), number(properties.get("offset", "0"))
         name, partition, client = key
         check_readable(name)

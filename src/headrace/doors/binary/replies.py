@@ -1,12 +1,13 @@
 """What the binary door answers: the properties of each reply in their order, and the texts of refusals, to the letter.
 
-A reply is an ACK with its request's sequence number and no body. `created_at` and `version` come last, as in every
-frame.
+A reply is an ACK with its request's sequence number and no body, but for a page of a range, whose messages are the
+body. `created_at` and `version` come last, as in every frame.
 """
 
 from __future__ import annotations
 
 from headrace.broker.publishing import Published
+from headrace.doors.tcp.paging import Paged
 from headrace.errors import HeadraceError
 from headrace.wire.binary.frame import HEAD, HEAD_BYTES, VERSION, Type, build
 
@@ -43,6 +44,13 @@ def published(sequence: int, now_ms: int, topic: str, at: Published, acks: str |
         f"created_at={now_ms / 1000!r}\0version={VERSION}\0"
     ).encode()
     return HEAD.pack(HEAD_BYTES + len(block), Type.ACK, sequence, now_ms, len(block), 0) + block
+
+
+def page(sequence: int, now_ms: int, topic: str, paged: Paged) -> bytes:
+    properties = {"status": "success", "topic": topic, "count": str(len(paged.pieces))}
+    if paged.next_place is not None:
+        properties["next_page"] = str(paged.next_place)
+    return build(Type.ACK, sequence, now_ms, properties, b"".join(paged.pieces))
 
 
 def refusal(sequence: int, now_ms: int, text: str, **properties: str) -> bytes:
@@ -102,6 +110,10 @@ def too_large(size: int, most: int) -> str:
 
 def outside(offset: int, topic: str, partition: int, start: int, end: int) -> str:
     return f"Offset {offset} is outside of {topic}[{partition}], which holds {start} to {end}"
+
+
+def missing_partition(topic: str, count: int) -> str:
+    return f"Missing 'partition' property: topic '{topic}' has {count} partitions, each with its own offsets"
 
 
 def too_many_subscriptions(most: int) -> str:

@@ -13,13 +13,15 @@ from headrace.broker.publishing.published import Published
 from headrace.doors.json import reading, topics
 from headrace.doors.tcp.answers import Answer
 from headrace.doors.tcp.connection import TcpConnection
+from headrace.doors.tcp.paging import Paged
 from headrace.doors.tcp.pipeline import Pipeline
 from headrace.errors import HeadraceError
 from headrace.records.record import Record
 from headrace.wire import content
-from headrace.wire.json import replies, requests
+from headrace.wire.json import ranges, replies, requests
 from headrace.wire.json.framing import Broken, Event, Requests
 from headrace.wire.json.requests import Consume, CreateTopic, Publish, Refused, Request
+from headrace.wire.ranges import Range
 
 if TYPE_CHECKING:
     from headrace.doors.json.door import JsonDoor
@@ -73,6 +75,8 @@ class JsonConnection(TcpConnection):
                     self._publish(request, answer)
             case Consume():
                 self.tcp.spawn(self._consume(request, answer), self)
+            case Range():
+                self.tcp.spawn(self._consume_range(request, answer), self)
             case CreateTopic():
                 self.tcp.spawn(self._create(request, answer), self)
             case Refused(why):
@@ -119,6 +123,21 @@ class JsonConnection(TcpConnection):
                 answer, replies.consumed(content.value_of(record), record.offset if request.with_offset else None)
             )
 
+    async def _consume_range(self, request: Range, answer: Answer) -> None:
+        try:
+            paged = await reading.find_page(self.door, request)
+        except HeadraceError as error:
+            self._fail(answer, str(error))
+            return
+        match paged:
+            case None:
+                self._give(answer, replies.NO_MESSAGE)
+            case Refused(why):
+                self._fail(answer, why)
+            case Paged(pieces, next_place):
+                self._metrics.delivered += len(pieces)
+                self._give(answer, ranges.page(pieces, next_place))
+
     async def _create(self, request: CreateTopic, answer: Answer) -> None:
         try:
             await topics.create(self.broker, request)
@@ -134,8 +153,8 @@ class JsonConnection(TcpConnection):
         self._give(answer, replies.failed(why))
 
     def _give(self, answer: Answer, reply: bytes) -> None:
-        if self._requests.is_lines:
-            self._pipeline.give(answer, reply + b"\n")
+        if self._requests.is_lines:  # in which a line end can only stand between the parts of a large value
+            self._pipeline.give(answer, reply.replace(b"\n", b" ") + b"\n")
         else:
             self._pipeline.give(answer, reply)
             self.close(DONE)

@@ -1,4 +1,4 @@
-"""The record at an offset: as the log counts, or, less than 0, so many from the end.
+"""The record at an offset: as the log counts, or, less than 0, so many from the end; or a page of a range.
 
 An offset without a record (compaction and transactions leave gaps) gives the next record behind it; one before the
 log's start, or behind its end, gives none. Who asks for offsets (`with_offset`) sees where the record was: for them one
@@ -14,10 +14,16 @@ from collections import deque
 
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
+from headrace.broker.ranges import Rows
 from headrace.broker.topic import check_readable
+from headrace.doors.tcp.door import TcpDoor
+from headrace.doors.tcp.paging import Paged, page
 from headrace.errors import OffsetOutOfRange
 from headrace.records.record import Record
-from headrace.wire.json.requests import Consume
+from headrace.wire import content
+from headrace.wire.json import ranges
+from headrace.wire.json.requests import Consume, Refused
+from headrace.wire.ranges import Range
 
 COUNTED = 1000  # from the end so many are counted record by record; further back, by offsets
 
@@ -41,6 +47,25 @@ async def find(broker: Broker, request: Consume) -> Record | None:
         return await _at(broker, partition, offset)
     except OffsetOutOfRange:
         return None
+
+
+async def find_page(door: TcpDoor, request: Range) -> Paged | Refused | None:
+    """None: there is no such topic, or partition."""
+    check_readable(request.topic)
+    topic = door.broker.topic(request.topic)
+    count = 0 if topic is None else len(topic.partitions)
+    if topic is None or (request.partition is not None and request.partition >= count):
+        return None
+    if request.partition is None and count > 1 and request.has_offsets:
+        return Refused(f"partition is needed with from and to: topic {topic.name!r} has {count} partitions")
+    return await page(door, topic, request, _encode)
+
+
+def _encode(rows: Rows) -> list[bytes]:
+    return [
+        ranges.message(partition, record.offset, record.timestamp_ms, content.value_of(record))
+        for partition, record in rows
+    ]
 
 
 async def _from_start(broker: Broker, partition: Partition, offset: int) -> Record | None:

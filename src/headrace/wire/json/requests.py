@@ -1,18 +1,22 @@
 """A document to a request, or to the words that refuse it; and a request to its document, for the client.
 
 The keys are type, topic_name, partition, payload and offset. A partition is a number, or a text that is one: the
-original took both. `acks` (0, 1, a number of replicas, "all"), `with_offset` and the type create_topic are ours.
+original took both. `acks` (0, 1, a number of replicas, "all"), `with_offset`, ranges (ranges.py) and the type
+create_topic are ours.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
+from headrace.wire.json import ranges
 from headrace.wire.json.brackets import depth
 from headrace.wire.json.values import LARGE_BYTES, Json, loads, value_of, value_of_text
+from headrace.wire.ranges import Range
 
 MAX_PARTITION = (1 << 31) - 1
 # Of brackets in brackets: reading and writing recurse, and Python lets them do so a thousand times. A large request, of
@@ -46,7 +50,7 @@ class Refused(NamedTuple):
     why: str
 
 
-Request = Publish | Consume | CreateTopic | Refused
+Request = Publish | Consume | Range | CreateTopic | Refused
 
 
 def parse(document: bytes) -> Request:
@@ -78,7 +82,7 @@ def _read(document: bytes) -> tuple[Json, bytes | None]:
     return found, value_of(found["payload"]) if isinstance(found, dict) and has_payload else None
 
 
-class _Fields(msgspec.Struct):
+class _Fields(msgspec.Struct, rename={"from_": "from"}):
     """A large request in pieces: nothing is made of them before their sizes are known. Others are passed over."""
 
     type: msgspec.Raw = msgspec.Raw()
@@ -87,6 +91,13 @@ class _Fields(msgspec.Struct):
     offset: msgspec.Raw = msgspec.Raw()
     acks: msgspec.Raw = msgspec.Raw()
     with_offset: msgspec.Raw = msgspec.Raw()
+    from_: msgspec.Raw = msgspec.Raw()
+    to: msgspec.Raw = msgspec.Raw()
+    since: msgspec.Raw = msgspec.Raw()
+    until: msgspec.Raw = msgspec.Raw()
+    limit: msgspec.Raw = msgspec.Raw()
+    page: msgspec.Raw = msgspec.Raw()
+    last: msgspec.Raw = msgspec.Raw()
     payload: msgspec.Raw = msgspec.Raw()
 
 
@@ -98,14 +109,20 @@ def _read_large(document: bytes) -> tuple[Json, bytes | None]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     found: dict[str, Json] = {}
-    for name in ("type", "topic_name", "partition", "offset", "acks", "with_offset"):
-        text = bytes(getattr(fields, name))
+    _add_fields(found, fields, ("type", "topic_name", "partition", "offset", "acks", "with_offset"))
+    if found.get("type") == "consume":  # elsewhere keys of these names mean nothing
+        _add_fields(found, fields, ranges.NAMES)
+    payload = bytes(fields.payload)
+    return found, value_of_text(payload) if payload else None
+
+
+def _add_fields(found: dict[str, Json], fields: _Fields, names: Iterable[str]) -> None:
+    for name in names:
+        text = bytes(getattr(fields, "from_" if name == "from" else name))
         if len(text) > MAX_FIELD_BYTES:
             raise ValueError(f"{name} has {len(text)} bytes")
         if text:
             found[name] = loads(text)
-    payload = bytes(fields.payload)
-    return found, value_of_text(payload) if payload else None
 
 
 def encode(
@@ -116,6 +133,12 @@ def encode(
     if offset is not None:
         request["offset"] = offset
     return json.dumps(request | more).encode()
+
+
+def encode_range(topic: str, **asked: Json) -> bytes:
+    """Without what is None, but for `page`: with it alone this is a range, too."""
+    given = {name.rstrip("_"): value for name, value in asked.items() if value is not None}
+    return json.dumps({"type": "consume", "topic_name": topic, "page": None, **given}).encode()
 
 
 def _publish(found: dict[str, Json], value: bytes | None, is_replica: bool) -> Request:
@@ -138,6 +161,11 @@ def _consume(found: dict[str, Json]) -> Request:
         return _NO_TOPIC
     if partition is None or not 0 <= partition <= MAX_PARTITION:
         return _NO_PARTITION
+    if ranges.is_range(found):
+        try:
+            return ranges.asked(topic, partition if "partition" in found else None, found)
+        except ValueError as error:
+            return Refused(str(error))
     offset = found.get("offset", 0)
     if isinstance(offset, bool) or not isinstance(offset, int):
         return Refused("offset is a whole number; less than 0 counts from the end")
