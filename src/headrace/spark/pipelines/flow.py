@@ -13,7 +13,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import functions as sf
 
 from headrace.spark.errors import InvalidOption
-from headrace.spark.pipelines import steps
+from headrace.spark.pipelines import late, steps
 from headrace.spark.pipelines.archive import BAD, DATE, GOOD, ArchiveWriter
 from headrace.spark.pipelines.beginnings import rows_of
 from headrace.spark.pipelines.decoding import RAW, REASON, RECORD
@@ -101,6 +101,8 @@ def frames(spark: SparkSession, settings: Settings) -> tuple[DataFrame, DataFram
         rows = rows.where(_or_stop()).drop(REASON, RAW)
     rows = _watermarked(rows, settings)
     for step in settings.steps:
+        if isinstance(step, Rollup):
+            rows = late.observed(rows, steps.time_column(rows, step.time, "[rollup]"), step)
         rows = rows.transform(_step(step)) if not isinstance(step, Deadletter) else rows
     if isinstance(settings.beginning, Replay) and settings.beginning.rate:
         rows = paced(rows, settings.beginning.rate)
@@ -112,9 +114,9 @@ def _watermarked(rows: DataFrame, settings: Settings) -> DataFrame:
     waits: dict[str, list[str]] = {}
     for step in settings.steps:
         if not isinstance(step, Deadletter):
-            late = step.within if isinstance(step, Dedup) else step.late
+            wait = step.within if isinstance(step, Dedup) else step.late
             column = step.time or steps.time_column(rows, "", f"[{type(step).__name__.lower()}]")
-            waits.setdefault(column, []).append(interval(late))
+            waits.setdefault(column, []).append(interval(wait))
     for column, lates in waits.items():
         if len(lates) > 1:
             rows = rows.withWatermark(steps.time_column(rows, column, "[steps]"), max(lates, key=seconds))

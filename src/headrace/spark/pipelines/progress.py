@@ -7,7 +7,7 @@ a run has done in all is counted, not kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+
+from headrace.spark.pipelines import late
 
 PROGRESS: Final = "progress.jsonl"
 FILE_BYTES: Final = 8 << 20  # about 40,000 micro-batches: more than a picture shows
@@ -35,7 +37,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     lag: int | None  # records that were there and not read yet; None: the source does not say
     state_rows: int
     state_bytes: int
-    late: int  # rows that came after the watermark, left out
+    late: int  # rows that came after the watermark, left out (late.py: what that is of a rollup)
     watermark: str | None
 
     @property
@@ -44,15 +46,15 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         state = (
             f", state {self.state_rows:,} rows in {self.state_bytes / (1 << 20):.1f} MiB" if self.state_bytes else ""
         )
-        late = f", {self.late:,} late" if self.late else ""
+        left_out = f", {self.late:,} late" if self.late else ""
         return (
             f"batch {self.batch}: {self.rows:,} rows in {self.seconds:.1f} s ({self.rows_per_s:,.0f}/s)"
-            f"{lag}{state}{late}"
+            f"{lag}{state}{left_out}"
         )
 
 
-def progress_of(told: Mapping[str, Any]) -> Progress:
-    """From what Spark tells of a micro-batch."""
+def progress_of(told: Mapping[str, Any], watermark_ms: Callable[[int], int] = lambda _: 0) -> Progress:
+    """From what Spark tells of a micro-batch. `watermark_ms`: of the batch of that number."""
     states = told.get("stateOperators") or []
     seconds = told.get("durationMs", {}).get("triggerExecution", 0) / 1000
     rows = told.get("numInputRows", 0)
@@ -66,9 +68,19 @@ def progress_of(told: Mapping[str, Any]) -> Progress:
         lag=sum(lags) if lags else None,
         state_rows=sum(state.get("numRowsTotal", 0) for state in states),
         state_bytes=sum(state.get("memoryUsedBytes", 0) for state in states),
-        late=sum(state.get("numRowsDroppedByWatermark", 0) for state in states),
+        late=_late(told, states, watermark_ms),
         watermark=(told.get("eventTime") or {}).get("watermark"),
     )
+
+
+def _late(told: Mapping[str, Any], states: Sequence[Mapping[str, Any]], watermark_ms: Callable[[int], int]) -> int:
+    """As Spark counts them, one by one, where it does; those of a rollup by what it told of its windows."""
+    windows = (told.get("observedMetrics") or {}).get(late.METRIC)
+    own = [state for state in states if windows is None or state.get("operatorName") != late.OPERATOR]
+    dropped = sum(state.get("numRowsDroppedByWatermark", 0) for state in own)
+    if not windows or not windows.get("rows"):
+        return dropped
+    return dropped + late.late_rows(windows, watermark_ms(told["batchId"] - 1))
 
 
 def lag_of(source: Mapping[str, Any]) -> int | None:
@@ -97,8 +109,14 @@ class Recorder(StreamingQueryListener):
     """Hears of every query of the session: writes down the micro-batches of the one of its name, says and counts
     them."""
 
-    def __init__(self, home: Path, name: str, say: Callable[[str], None]) -> None:
-        self._file, self._name, self._say = home / PROGRESS, name, say
+    def __init__(
+        self,
+        home: Path,
+        name: str,
+        say: Callable[[str], None],
+        watermark_ms: Callable[[int], int] = lambda _: 0,
+    ) -> None:
+        self._file, self._name, self._say, self._watermark_ms = home / PROGRESS, name, say, watermark_ms
         self.batches = self.rows = self.late = 0
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's names)
@@ -113,7 +131,7 @@ class Recorder(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         if event.progress.name != self._name:
             return
-        progress = progress_of(json.loads(event.progress.json))
+        progress = progress_of(json.loads(event.progress.json), self._watermark_ms)
         self.batches, self.rows, self.late = self.batches + 1, self.rows + progress.rows, self.late + progress.late
         append(self._file, msgspec.json.encode(progress))
         self._say(progress.line)

@@ -83,8 +83,10 @@ def run(
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from headrace.spark.pipelines import late
     from headrace.spark.pipelines.flow import placed, start
     from headrace.spark.pipelines.progress import Recorder
+    from headrace.spark.pipelines.store import Store
 
     home = settings.home
     home.mkdir(parents=True, exist_ok=True)
@@ -93,7 +95,9 @@ def run(
         began = time.time()
         state = RunState(name=settings.name, pid=os.getpid(), state="running", began=began)
         _write(home, state)
-        recorder, ended, why = Recorder(home, settings.name, say), "failed", None
+        checkpoint = Store(spark, placed(spark, settings).checkpoint)
+        recorder = Recorder(home, settings.name, say, lambda batch: late.watermark_ms(checkpoint, batch))
+        ended, why = "failed", None
         spark.streams.addListener(recorder)
         try:
             query = start(spark, placed(spark, settings))

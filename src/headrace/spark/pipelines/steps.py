@@ -5,7 +5,7 @@
     frame.transform(pipelines.dedup(by=["id"], time="at", within="10 minutes"))
          .transform(pipelines.rollup(time="at", window="1 minute", values={"orders": "count"}))
 
-Each leaves late rows to Spark's watermark, which counts those that it drops; the progress of a run shows the number.
+Each leaves late rows to Spark's watermark; the progress of a run shows how many (late.py).
 """
 
 from __future__ import annotations
