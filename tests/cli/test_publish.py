@@ -140,9 +140,9 @@ def test_http_prints_what_its_own_tools_printed(at: Run, name: str) -> None:
 def test_a_member_that_ends_leaves_what_it_did_not_show_to_the_group(at: Run, name: str) -> None:
     """Also what was sent to it ahead."""
     at("publish", name, "the topic is there")
-    who = ("subscribe", name, "--group", "g", "-o", "jsonl", "--count")
-    with Listening(at, "subscribe", name, "--group", "g", "--count", "1") as member:
-        member.until(f"OK subscribed {name} in group g")
+    who = ("subscribe", name, "--group", "g", "--ack", "-o", "jsonl", "--count")
+    with Listening(at, "subscribe", name, "--group", "g", "--ack", "--count", "1") as member:
+        member.until(f"OK subscribed {name} in group g with acknowledgement")
         for number in range(5):
             at("publish", name, str(number))
         assert [line.split()[-1] for line in member.rest()] == ["0"]
@@ -218,7 +218,7 @@ def test_messages_are_read_from_standard_input(at: Run, broker: Broker, name: st
     ],
 )
 def test_an_option_that_a_door_has_no_use_for_is_refused(at: Run, command: str, option: str, door: str) -> None:
-    switches = ("--json", "--no-commit", "--show-idle")
+    switches = ("--json", "--ack", "--no-commit", "--show-idle")
     value = (
         []
         if option in switches
@@ -282,7 +282,7 @@ def test_control_c_ends_a_subscription_at_once(at: Run, name: str) -> None:
 def test_control_c_leaves_to_the_group_what_was_not_shown(at: Run, broker: Broker, name: str) -> None:
     broker.create_topic(name, 1)
     broker.produce(name, *map(str, range(5000)))
-    who = ("subscribe", name, "--door", "binary", "--group", "g", "-o", "jsonl")
+    who = ("subscribe", name, "--door", "binary", "--group", "g", "--ack", "-o", "jsonl")
     with Listening(at, *who) as listening:
         first = json.loads(listening.until(None)[0])
         listening.process.send_signal(signal.SIGINT)

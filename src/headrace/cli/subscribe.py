@@ -23,6 +23,7 @@ Offset = Annotated[
     int | None, typer.Option("--offset", "--from-offset", metavar="N", help="begin there, and not with news")
 ]
 Group = Annotated[str | None, typer.Option(metavar="NAME", help="each message to one of the group: lines, binary")]
+Ack = Annotated[bool, typer.Option("--ack", help="a message is done when shown, not when sent: lines, binary")]
 History = Annotated[int | None, typer.Option(metavar="N", help="first the last N messages: lines")]
 GroupId = Annotated[str | None, typer.Option(metavar="NAME", help="the group whose position counts: http")]
 ConsumerId = Annotated[str | None, typer.Option(metavar="NAME", help="who reads: http")]
@@ -40,6 +41,7 @@ def command(
     partition: Partition = None,
     offset: Offset = None,
     group: Group = None,
+    ack: Ack = False,
     history: History = None,
     group_id: GroupId = None,
     consumer_id: ConsumerId = None,
@@ -54,21 +56,27 @@ def command(
     It speaks the door's own protocol and prints what that protocol's own tools print; -o jsonl prints an object for
     each message instead. With http, --timeout is how long a poll waits for news.
 
+    The members of a group share its messages, those of the protocol's own tools included. What was sent to a member and
+    not shown is lost with it, unless all of them acknowledge (--ack); a group is of one kind at a time.
+
     Examples:
       headrace subscribe chat --history 5
       headrace subscribe chat --group processors
+      headrace subscribe chat --group careful --ack
       headrace subscribe my_topic --door binary --partition 0 --offset 0
       headrace subscribe demo-topic --door http --group-id g1 --consumer-id c1
       headrace subscribe 'sensors/*' --door msgpack -o jsonl
     """
     asked = options.current()
     wish = Subscribe(
-        topic=topic, partition=partition, offset=offset, count=count, group=group, history=history, group_id=group_id,
-        consumer_id=consumer_id, max_records=max_records, no_commit=no_commit, show_idle=show_idle,
+        topic=topic, partition=partition, offset=offset, count=count, group=group, ack=ack, history=history,
+        group_id=group_id, consumer_id=consumer_id, max_records=max_records, no_commit=no_commit, show_idle=show_idle,
         prefer_replica=prefer_replica, client_id=client_id,
         wait_s=asked.timeout_s if options.is_given("timeout") else POLL_S,
     )  # fmt: skip
     check("subscribe", door, {option: getattr(wish, _field(option)) for option in TAKES["subscribe"]})
+    if ack and group is None:
+        raise usage("--ack is for members of a group", "--group NAME --ack")
     if group_id is not None and consumer_id is None:
         raise usage("--group-id needs --consumer-id: one member of a group reads at a time", "--consumer-id c1")
     with Saying(asked) as say:

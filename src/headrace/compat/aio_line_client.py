@@ -92,9 +92,10 @@ class AsyncLineClient:
             count += len(chunk)
         return count
 
-    async def subscribe(self, topic: str, group: str | None = None, *, acknowledge: bool = False) -> None:
-        """`group`: each message goes to one of its members. `acknowledge`: until one of them has acknowledged it."""
-        await self._ask(values.subscribe(topic, group, acknowledge))
+    async def subscribe(self, topic: str, group: str | None = None, *, acknowledge: bool = False) -> str:
+        """`group`: each message goes to one of its members. `acknowledge`: until one of them has acknowledged it.
+        What the server said to it."""
+        return (await self._ask(values.subscribe(topic, group, acknowledge)))[0].text
 
     async def acknowledge(self, message: Message | str) -> None:
         """By the message, or by its id."""

@@ -80,9 +80,10 @@ class LineClient:
             count += len(chunk)
         return count
 
-    def subscribe(self, topic: str, group: str | None = None, *, acknowledge: bool = False) -> None:
-        """`group`: each message goes to one of its members. `acknowledge`: until one of them has acknowledged it."""
-        self._ask(values.subscribe(topic, group, acknowledge))
+    def subscribe(self, topic: str, group: str | None = None, *, acknowledge: bool = False) -> str:
+        """`group`: each message goes to one of its members. `acknowledge`: until one of them has acknowledged it.
+        What the server said to it."""
+        return self._ask(values.subscribe(topic, group, acknowledge))[0].text
 
     def acknowledge(self, message: Message | str) -> None:
         """By the message, or by its id."""

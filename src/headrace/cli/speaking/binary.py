@@ -49,9 +49,7 @@ class BinarySpeaker:
         hand, left = _Hand(), wish.count
         with self._client(wish.client_id) as client:
             try:
-                client.subscribe(
-                    wish.topic, partition, offset, hand.take, group=wish.group, auto_ack=wish.group is None
-                )
+                client.subscribe(wish.topic, partition, offset, hand.take, group=wish.group, auto_ack=not wish.ack)
             except Refused as error:
                 raise _refusal(wish.topic, error) from error
             try:

@@ -38,13 +38,12 @@ class LinesSpeaker:
             if wish.history is not None:
                 _say_all("HISTORY", client.history(wish.topic, wish.history), say)
                 say("OK history end", None)
-            client.subscribe(wish.topic, wish.group, acknowledge=wish.group is not None)
-            say(f"OK subscribed {wish.topic}{f' in group {wish.group}' if wish.group else ''}", None)
+            say(f"OK {client.subscribe(wish.topic, wish.group, acknowledge=wish.ack)}", None)
             while left is None or left > 0:
                 message = client.receive()
                 assert message is not None
                 _say_all("MSG", [message], say)
-                if wish.group is not None:  # what was sent ahead and not shown stays the group's
+                if wish.ack:  # what was sent ahead and not shown stays the group's
                     client.acknowledge(message)
                 left = None if left is None else left - 1
 

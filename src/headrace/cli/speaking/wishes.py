@@ -35,6 +35,8 @@ class Subscribe(msgspec.Struct, frozen=True):
     offset: int | None = None
     count: int | None = None
     group: str | None = None
+    ack: bool = False
+    """Whether the group's message is done when it was shown; otherwise it is when it was sent."""
     history: int | None = None
     group_id: str | None = None
     consumer_id: str | None = None
@@ -127,6 +129,7 @@ TAKES: dict[str, dict[str, tuple[str, ...]]] = {
         "--partition": ("kafka", "binary", "json", "http"),
         "--offset": ("kafka", "binary", "json", "http"),
         "--group": ("binary", "lines"),
+        "--ack": ("binary", "lines"),
         "--history": ("lines",),
         "--group-id": ("http",),
         "--consumer-id": ("http",),
