@@ -87,3 +87,24 @@ def test_a_binary_group_is_shared_with_a_client_that_says_nothing_of_acknowledgi
 def test_acknowledging_is_for_members(at: Run, door: str, name: str) -> None:
     refused = at("subscribe", name, "--door", door, "--ack")
     assert refused.code == exits.USAGE and "--group NAME --ack" in refused.err
+
+
+def test_commands_that_begin_in_one_second_have_ids_of_their_own(
+    at: Run, broker: Broker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_790_000_000.0)
+    broker.create_topic(name, 1)
+    broker.produce(name, "x")
+    made: list[str] = []
+    start = BrokerClient.__init__
+
+    def noted(self: BrokerClient, host: str, port: int, client_id: str, **how: float) -> None:
+        made.append(client_id)
+        start(self, host, port, client_id, **how)
+
+    monkeypatch.setattr(BrokerClient, "__init__", noted)
+    for _ in range(2):
+        assert at("subscribe", name, "--door", "binary", "--count", "1").code == 0
+    assert len(set(made)) == 2 and all(one.startswith("client_1790000000_") for one in made)
+    at("subscribe", name, "--door", "binary", "--count", "1", "--client-id", "mine")
+    assert made[-1] == "mine"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import queue
+import secrets
 import threading
+import time
 from collections.abc import Iterable, Sequence
 
 from headrace.cli.exits import Refusal
@@ -23,7 +25,9 @@ class BinarySpeaker:
         (self._host, self._port), self._timeout_s = places[0], timeout_s
 
     def _client(self, client_id: str | None = None) -> BrokerClient:
-        return BrokerClient(self._host, self._port, client_id, timeout=self._timeout_s, max_retries=0)
+        """A partition takes an id once at a time: two commands of one second have two."""
+        own = client_id or f"client_{int(time.time())}_{secrets.token_hex(4)}"
+        return BrokerClient(self._host, self._port, own, timeout=self._timeout_s, max_retries=0)
 
     def publish(self, wish: Publish, messages: Iterable[str], say: Say) -> None:
         properties = {**wish.properties}
