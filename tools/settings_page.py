@@ -84,10 +84,14 @@ kafka = "debug"
 FOREIGN = """
 ## Coming from another broker
 
-Whoever has run one of the brokers whose protocols the doors speak can start a node with what there is. Their variables
-are taken (weaker than ours, stronger than a file), and so is `config/broker.json` in the shape of the binary protocol's
-own broker. `headrace config show --changed` says what came of it, `headrace config explain QB_DATA_DIR` what a variable
-sets. What has no effect is told at the start, and never silently taken.
+Whoever has run one of the brokers whose protocols the doors speak can start a node with the settings that there are.
+Their variables are taken (weaker than ours, stronger than a file), and so is `config/broker.json` in the shape of the
+binary protocol's own broker. `headrace config show --changed` says what came of it, and `headrace config explain
+QB_DATA_DIR` what a variable sets. What has no effect is told at the start, and never silently taken.
+
+What was stored is brought over apart: a node keeps its data in a folder of its own, and does not start in one that
+holds another broker's files. It says whose they are, and what to do: `headrace serve --data NEW`, and while that runs
+`headrace import lines|binary|pubsub OLD` ([importing](importing.md)). The old folder is only read.
 
 | variable | sets |
 |---|---|

@@ -57,6 +57,7 @@ def command(given: list[str]) -> int:
         return exits.USAGE
     settings = settings_of(tree)
     try:
+        _check_whose(settings.data)
         return serve(settings)
     except StorageFailed as error:
         if isinstance(error.__cause__, OSError) and not os.path.isdir(settings.data):
@@ -132,6 +133,16 @@ def _settle() -> None:
     """What exists now stays: the collector need not look at it again."""
     gc.collect()
     gc.freeze()
+
+
+def _check_whose(data: str) -> None:
+    """Whoever comes from another broker may well have named that one's folder: nothing of ours is left in it."""
+    if not os.path.isdir(data) or os.path.exists(os.path.join(data, "format")):
+        return
+    from headrace.cli.importing import telling
+
+    if stores := telling.kept_in(data):
+        raise telling.unservable(stores, data)
 
 
 def _check_first_start(settings: Settings) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.cli.doctor import processes
 from headrace.cli.doctor.finding import Finding, failed, ok, unknown, warning
+from headrace.cli.importing import telling
 from headrace.log.format import OLDEST, VERSION
 from headrace.log.store import FormatFile
 
@@ -52,8 +53,13 @@ def _directory(data: str) -> Finding:
         return failed(DIRECTORY, required, f"{data} belongs to Apache Kafka", advice)
     strange = sorted(name for name in names - _OURS if not name.endswith((".new", ".deleted", ".probe")))
     if names and "format" not in names and strange:
+        if stores := telling.kept_in(data):
+            found = f"{data} holds what a {' and a '.join(stores)} broker kept"
+            return failed(DIRECTORY, required, found, telling.to_import(stores, data))
         found = f"{data} holds other things ({', '.join(strange[:3])})"
-        return warning(DIRECTORY, required, found, "a node would put its files beside them: name a folder of its own")
+        return warning(
+            DIRECTORY, required, found, "a node does not start there: name a folder of its own with --data DIR"
+        )
     return ok(DIRECTORY, required, data if names else f"{data} (empty)")
 
 

@@ -1,11 +1,12 @@
-"""Whose folder is it? Whoever names the wrong kind of store, or the wrong folder, is told which it is."""
+"""Whose folder is it? Whoever names the wrong kind of store, or the wrong folder, is told which it is; and so is who
+starts a node in the folder of another broker."""
 
 from __future__ import annotations
 
 import os
 
-from headrace.cli.exits import Refusal, not_found, usage
-from headrace.cli.importing.sources import STORES
+from headrace.cli.exits import STORAGE, Refusal, not_found, usage
+from headrace.cli.importing.sources import STORES, chunks
 from headrace.wire.binary import stored as binary
 from headrace.wire.lines import stored as lines
 
@@ -35,12 +36,42 @@ def wrong(store: str, folder: str, wanted: str, else_try: str) -> Refusal:
     )
 
 
+def kept_in(folder: str) -> list[str]:
+    """Whose data a folder holds that nobody called a store: not every `.log` file is one of messages."""
+    try:
+        return [store for store in stores_in(folder) if store != "lines" or _has_messages(folder)]
+    except OSError:
+        return []
+
+
+def to_import(stores: list[str], folder: str) -> str:
+    """What brings it into a node that keeps its data elsewhere."""
+    imports = " and ".join(f"`headrace import {store} {folder}`" for store in stores)
+    return f"`headrace serve --data {folder.rstrip('/')}-headrace`, and while that runs {imports}"
+
+
+def unservable(stores: list[str], folder: str) -> Refusal:
+    """For a node that was to keep its own data there."""
+    whose = " and ".join(f"a {store}" for store in stores)
+    cause = f"{folder} holds what {whose} broker kept; a node keeps its data in a folder of its own"
+    return Refusal(cause, to_import(stores, folder), code=STORAGE)
+
+
 def stores_in(folder: str) -> list[str]:
     names = os.listdir(folder)
     logs = [name for name in names if lines.topic_of(name) is not None and os.path.isfile(os.path.join(folder, name))]
     of_binary = [name for name in logs if is_binary_log(os.path.join(folder, name))]
     found = {"lines": len(logs) > len(of_binary), "binary": bool(of_binary), "pubsub": DATABASE in names}
     return [store for store in STORES if found[store]]
+
+
+def _has_messages(folder: str) -> bool:
+    paths = [os.path.join(folder, name) for name in os.listdir(folder) if lines.topic_of(name) is not None]
+    return any(
+        isinstance(next(iter(lines.messages(chunks(path))), None), lines.Stored)
+        for path in paths
+        if os.path.isfile(path) and not is_binary_log(path)
+    )
 
 
 def is_binary_log(path: str) -> bool:
