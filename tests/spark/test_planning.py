@@ -53,6 +53,37 @@ def test_a_limit_is_kept_and_progress_is_made(sizes: list[int], most: int) -> No
     assert all(starts[where] <= found[where] <= ends[where] for where in starts)
 
 
+@given(SIZES, st.integers(1, 20_000))
+def test_a_limit_leaves_no_partition_out_that_has_something(sizes: list[int], most: int) -> None:
+    starts = {TopicPartition("t", index): 7 for index in range(len(sizes))}
+    ends = {TopicPartition("t", index): 7 + size for index, size in enumerate(sizes)}
+    waiting = [where for where in starts if starts[where] < ends[where]]
+    found = limited(starts, ends, most)
+    assert sum(found[where] > starts[where] for where in waiting) >= min(most, len(waiting))
+    fair = min(1.0, max(0, most - len(waiting)) / max(1, sum(sizes)))
+    assert all(found[where] - starts[where] >= int(fair * (ends[where] - starts[where] - 1)) for where in waiting)
+
+
+@given(st.integers(1, 40), st.integers(1, 60), st.integers(0, 1000))
+def test_partitions_take_turns_below_a_limit_that_is_smaller_than_their_number(
+    count: int, most: int, first: int
+) -> None:
+    starts = {TopicPartition("t", index): first for index in range(count)}
+    ends = dict.fromkeys(starts, 1000000)
+    at = dict(starts)
+    for _ in range(-(-count // most)):
+        at = limited(at, ends, most)
+    assert all(at[where] > starts[where] for where in starts)
+
+
+def test_a_small_partition_does_not_wait_for_a_large_one() -> None:
+    large, small = TopicPartition("t", 0), TopicPartition("t", 1)
+    at, ends = {large: 0, small: 0}, {large: 1_000_000, small: 5}
+    for batch in range(1, 6):
+        at = limited(at, ends, 1000)
+        assert at == {large: 999 * batch, small: batch}
+
+
 def test_ranges_of_one_partition_are_read_one_after_the_other() -> None:
     found = rounds([Range("t", 0, 5, 9), Range("t", 1, 0, 3), Range("t", 0, 0, 5)])
     assert found == [[Range("t", 0, 0, 5), Range("t", 1, 0, 3)], [Range("t", 0, 5, 9)]]

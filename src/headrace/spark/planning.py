@@ -61,17 +61,24 @@ def _split(one: Range, parts: int) -> list[Range]:
 
 
 def limited(starts: Offsets, ends: Offsets, most: int) -> dict[TopicPartition, int]:
-    """Ends that are at most `most` offsets from the starts, shared out by how much each partition has."""
-    sizes = {where: max(0, end - starts.get(where, end)) for where, end in ends.items()}
+    """Ends that are at most `most` offsets from the starts. Each partition that has something gets one, so that a small
+    one does not wait for a large one's end; the rest is shared out by how much each has. Where the limit is below the
+    number of partitions, they take turns."""
+    sizes = {where: end - starts[where] for where, end in ends.items() if starts.get(where, end) < end}
     total = sum(sizes.values())
     if total <= most:
         return dict(ends)
-    found, left = {}, most
-    for where in sorted(sizes):
-        share = sizes[where] * most // total
-        found[where] = starts.get(where, ends[where]) + share
+    found = {where: starts.get(where, end) for where, end in ends.items()}
+    waiting = sorted(sizes)
+    turn = sum(starts[where] for where in waiting) % len(waiting)  # it moves on by what a batch takes
+    for where in (waiting[turn:] + waiting[:turn])[:most]:
+        found[where] += 1
+    left, rest = max(0, most - len(waiting)), total - len(waiting)
+    shares = {where: (sizes[where] - 1) * left // rest for where in waiting} if left else {}
+    for where, share in shares.items():
+        found[where] += share
         left -= share
-    for where in sorted(sizes, key=lambda where: (-sizes[where], where)):  # what rounding left over
+    for where in sorted(shares, key=lambda where: (-sizes[where], where)):  # what rounding left over
         if left and found[where] < ends[where]:
             found[where] += 1
             left -= 1
