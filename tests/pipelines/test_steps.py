@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from headrace.spark.errors import InvalidOption
 from headrace.spark.pipelines.run import PipelineFailed
 from tests.pipelines.conftest import Run, order_at, send
+from tests.pipelines.test_topics import read
 
 pytestmark = pytest.mark.timeout(600)  # several runs of Spark, on a busy machine
 
@@ -114,3 +116,46 @@ def test_a_row_that_does_not_decode_stops_the_pipeline_by_name(
     send(headrace_address, topic, [order_at(0, 0), b"{not json"])
     with pytest.raises(PipelineFailed, match=r"the value is not JSON of the schema, in topic .* partition 0 offset 1"):
         run(archive={"path": str(tmp_path / "out"), "time": "at"})
+
+
+TIMED: dict[str, dict[str, object]] = {
+    "rollup": {"time": "at", "window": "1 minute", "late": "1s", "values": {"n": "count"}},
+    "dedup": {"by": ["id"], "time": "at"},
+    "order": {"time": "at"},
+}
+WITHOUT_TIME = b'{"id": "7", "country": "ch", "amount": 7.0}'
+
+
+@pytest.mark.parametrize("step", TIMED)
+def test_a_row_without_a_time_stops_the_pipeline_by_name(
+    headrace_address: str, topic: str, run: Run, tmp_path: Path, step: str
+) -> None:
+    send(headrace_address, topic, [order_at(0, 0), WITHOUT_TIME])
+    said = rf"at is null, and \[{step}\] goes by it, in topic {topic} partition 0 offset 1; \[deadletter\] sets"
+    with pytest.raises(PipelineFailed, match=said):
+        run(
+            **{step: TIMED[step]},
+            archive={"path": str(tmp_path / "out"), "time": "window_start" if step == "rollup" else "at"},
+        )
+
+
+def test_a_row_without_a_time_goes_aside_with_the_reason(headrace_address: str, topic: str, run: Run) -> None:
+    send(headrace_address, topic, [order_at(0, 0), WITHOUT_TIME, order_at(FAR, 1), WITHOUT_TIME])
+    steps = {"dedup": TIMED["dedup"], "rollup": TIMED["rollup"]}
+    run(deadletter={"topic": f"{topic}.bad"}, **steps, target={"topic": f"{topic}.minutes"})
+    aside = read(headrace_address, f"{topic}.bad", 2)
+    assert {record.value for record in aside} == {WITHOUT_TIME}
+    assert {dict(record.headers)["headrace.reason"] for record in aside} == {b"at is null, and [dedup] goes by it"}
+    (minute,) = read(headrace_address, f"{topic}.minutes", 1)
+    assert json.loads(minute.value or b"")["n"] == 1
+
+
+def test_null_in_the_key_of_a_step_is_a_value_as_any_other(
+    piping: SparkSession, headrace_address: str, topic: str, run: Run, tmp_path: Path
+) -> None:
+    """As the page says: of rows without an id the first is kept."""
+    nameless = b'{"at": "2026-01-31T00:00:01Z"}'
+    send(headrace_address, topic, [nameless, order_at(0, 0), nameless])
+    run(dedup={"by": ["id"], "time": "at"}, archive={"path": str(tmp_path / "out"), "time": "at"})
+    rows = piping.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(row.id or "" for row in rows) == ["", "0"]

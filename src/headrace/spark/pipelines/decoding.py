@@ -36,7 +36,7 @@ def told(reader: DataStreamReader, settings: Settings, source: Source) -> DataSt
     if source.format not in BY_SOURCE:
         return reader
     reader = reader.option("value.format", source.format)
-    if settings.deadletter is not None and settings.deadletter.checks:
+    if settings.deadletter is not None and (settings.deadletter.checks or len(settings.steps) > 1):
         reader = reader.option("value.raw", "all")  # a row that decodes may fail a check, and goes aside as it came
     if source.message:
         reader = reader.option("value.message", source.message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 ANSI: Final = "spark.sql.ansi.enabled"
+PLACES: Final = (("_topic", "_partition", "_offset"), ("topic", "partition", "offset"))
 PACE_S: Final = 0.1  # a paced stream waits in steps of about this length
 
 
@@ -92,13 +93,17 @@ def _writer(spark: SparkSession, settings: Settings) -> DataStreamWriter:
 def frames(spark: SparkSession, settings: Settings) -> tuple[DataFrame, DataFrame | None]:
     """The rows that go to the end, and, as records, those that are set aside."""
     rows, bad = rows_of(spark, settings), None
-    aside = settings.deadletter
+    aside, timeless = settings.deadletter, _timeless(rows, settings)
     if aside is not None:
-        rows = judged(rows, aside)
+        rows = judged(rows, aside, timeless)
         bad = bad_records(rows.where(sf.col(REASON).isNotNull()), aside)
         rows = rows.where(sf.col(REASON).isNull()).drop(REASON, RAW)
-    elif REASON in rows.columns:
-        rows = rows.where(_or_stop()).drop(REASON, RAW)
+    else:
+        for column, why in timeless.items():
+            rows = rows.withColumn(column, sf.coalesce(column, _stopped(rows, sf.lit(why)).cast("timestamp")))
+        if REASON in rows.columns:
+            is_good = sf.col(REASON).isNull() | _stopped(rows, sf.col(REASON)).cast("boolean")
+            rows = rows.where(is_good).drop(REASON, RAW)
     rows = _watermarked(rows, settings)
     for step in settings.steps:
         if isinstance(step, Rollup):
@@ -107,6 +112,21 @@ def frames(spark: SparkSession, settings: Settings) -> tuple[DataFrame, DataFram
     if isinstance(settings.beginning, Replay) and settings.beginning.rate:
         rows = paced(rows, settings.beginning.rate)
     return rows, bad
+
+
+def _timeless(rows: DataFrame, settings: Settings) -> dict[str, str]:
+    """The columns that steps go by as the time of a row, and what is said of a row that has none. Windows leave such
+    rows out, and duplicates among them are not known again: they are as rows that do not decode."""
+    found: dict[str, str] = {}
+    for step in settings.steps:
+        if not isinstance(step, Deadletter):
+            section = f"[{type(step).__name__.lower()}]"
+            if step.time:
+                column = steps.time_column(rows, step.time, section)
+                found.setdefault(column, f"{column} is null, and {section} goes by it")
+            if isinstance(step, Rollup):
+                break
+    return found
 
 
 def _watermarked(rows: DataFrame, settings: Settings) -> DataFrame:
@@ -135,9 +155,9 @@ def _step(step: Dedup | Order | Rollup) -> steps.Step:
             )
 
 
-def judged(rows: DataFrame, aside: Deadletter) -> DataFrame:
+def judged(rows: DataFrame, aside: Deadletter, timeless: Mapping[str, str]) -> DataFrame:
     """With a reason for each bad row: it does not decode, or a check says no, or does not know, or cannot be computed
-    from this row (the stream goes on)."""
+    from this row (the stream goes on), or it has no time."""
     if REASON not in rows.columns:
         rows = rows.select("*", *(sf.col(name).alias(f"_{name}") for name in (*RECORD, "value")))
         why = sf.lit(None).cast("string")
@@ -150,6 +170,8 @@ def judged(rows: DataFrame, aside: Deadletter) -> DataFrame:
             said = str(error).strip().splitlines()[0]
             raise InvalidOption(f"[deadletter] checks: {condition!r} is no condition: {said}") from None
         why = sf.when(why.isNotNull(), why).when(~fulfilled, sf.lit(reason))
+    for column, reason in timeless.items():
+        why = sf.when(why.isNotNull(), why).when(sf.col(column).isNull(), sf.lit(reason))
     with _no_errors(rows.sparkSession):
         return rows.withColumn(REASON, why)
 
@@ -166,12 +188,11 @@ def _no_errors(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(ANSI, before)
 
 
-def _or_stop() -> Column:
-    said = sf.format_string(
-        "%s, in topic %s partition %d offset %d; [deadletter] sets such rows aside",
-        sf.col(REASON), sf.col("_topic"), sf.col("_partition"), sf.col("_offset"),
-    )  # fmt: skip
-    return sf.when(sf.col(REASON).isNotNull(), sf.raise_error(said).cast("boolean")).otherwise(sf.lit(True))
+def _stopped(rows: DataFrame, why: Column) -> Column:
+    """Ends the query where it is computed: in the condition of a row, or in the column that the row lacks."""
+    place = next((names for names in PLACES if set(names) <= set(rows.columns)), ())
+    where = ", in topic %s partition %d offset %d" if place else ""
+    return sf.raise_error(sf.format_string(f"%s{where}; [deadletter] sets such rows aside", why, *map(sf.col, place)))
 
 
 def paced(rows: DataFrame, rate: float) -> DataFrame:

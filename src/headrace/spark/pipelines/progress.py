@@ -77,7 +77,7 @@ def _late(told: Mapping[str, Any], states: Sequence[Mapping[str, Any]], watermar
     """As Spark counts them, one by one, where it does; those of a rollup by what it told of its windows."""
     windows = (told.get("observedMetrics") or {}).get(late.METRIC)
     own = [state for state in states if windows is None or state.get("operatorName") != late.OPERATOR]
-    dropped = sum(state.get("numRowsDroppedByWatermark", 0) for state in own)
+    dropped: int = sum(state.get("numRowsDroppedByWatermark", 0) for state in own)
     if not windows or not windows.get("rows"):
         return dropped
     return dropped + late.late_rows(windows, watermark_ms(told["batchId"] - 1))
