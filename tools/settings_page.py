@@ -102,6 +102,10 @@ unless anything else says where they are. Half of an address (`QB_SERVER_PORT`) 
 have it. `QB_CONFIG_FILE` names the configuration file, after `{config}`. `BROKER_API` and `BROKER_PEERS` are for
 clients: `headrace publish --door http` asks there.
 
+The flags of a broker of the json protocol are taken by `headrace serve` too: `--broker-id N` is `--node-id N`, and
+beside it `--host` and `--port` are the halves of `--json` (its usual port is 9000 and the id). What clients of other
+brokers are told on their command lines is [here](cli.md#flags-of-other-clients).
+
 | variable | has no effect, because |
 |---|---|
 {idle}

@@ -117,3 +117,24 @@ def test_an_empty_variable_says_nothing() -> None:
     read = tree(dict.fromkeys(names, ""))
     assert read.problems == read.warnings == []
     assert settings_of(read).node_id == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "node_id", "address"),
+    [
+        ({"broker-id": "2"}, 2, Address("127.0.0.1", 9002)),
+        ({"broker-id": "2", "port": "7000"}, 2, Address("127.0.0.1", 7000)),
+        ({"broker-id": "2", "host": "::1"}, 2, Address("::1", 9002)),
+        ({"broker-id": "2", "host": "0.0.0.0", "port": "0"}, 2, Address("0.0.0.0", 0)),
+        ({"broker-id": "2", "port": "7000", "json": "127.0.0.1:1", "node-id": "5"}, 5, Address("127.0.0.1", 1)),
+    ],
+)
+def test_flags_of_a_json_broker_are_taken(flags: dict[str, str], node_id: int, address: Address) -> None:
+    environment = {"BROKER_ID": "9", "HEADRACE_JSON": "127.0.0.1:3"} if "port" in flags and "host" in flags else {}
+    assert (value("node.id", environment, flags), value("json.listen", environment, flags)) == (node_id, address)
+
+
+def test_what_is_wrong_with_them_is_told_under_their_names() -> None:
+    read = tree({}, {"broker-id": "x", "port": "99999"})
+    assert sorted(problem.where.partition(" ")[0] for problem in read.problems) == ["--broker-id", "--port"]
+    assert [problem.where for problem in tree({}, {"port": "7000"}).problems] == ["--port"]

@@ -8,7 +8,7 @@ told together with every other problem of the settings, and a node is up before 
 from __future__ import annotations
 
 from headrace.node.settings.setting import TOPIC_SECTION, Setting
-from headrace.node.settings.sources import CONFIG_FLAG, CONFIG_VARIABLE, Problem
+from headrace.node.settings.sources import CONFIG_FLAG, CONFIG_VARIABLE, FOREIGN_FLAGS, Problem
 from headrace.node.settings.table import BY_FLAG, SECTIONS, SETTINGS
 
 WIDTH = 100
@@ -39,6 +39,7 @@ def parse(given: list[str]) -> tuple[dict[str, str | None], list[Problem]]:
     flags: dict[str, str | None] = {}
     problems: list[Problem] = []
     words = list(given)
+    has_broker_id = any(word.partition("=")[0] == f"--{FOREIGN_FLAGS[0]}" for word in words)
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
@@ -47,10 +48,12 @@ def parse(given: list[str]) -> tuple[dict[str, str | None], list[Problem]]:
         name, equals, value = word[2:].partition("=")
         if not equals and words and not words[0].startswith("--"):
             value, equals = words.pop(0), "="
-        if name == "port":
-            problems.append(Problem(word, f"is not a flag; did you mean --kafka 127.0.0.1:{value or DEFAULT_PORT}?"))
-        elif not equals and (name in BY_FLAG or name == CONFIG_FLAG):
-            metavar = BY_FLAG[name].kind.metavar if name in BY_FLAG else "FILE"
+        if name in FOREIGN_FLAGS[1:] and not has_broker_id:
+            host, port = (value, DEFAULT_PORT) if name == "host" else ("127.0.0.1", value)
+            meant = f"--kafka {host or '127.0.0.1'}:{port or DEFAULT_PORT}"
+            problems.append(Problem(word, f"is not a flag; did you mean {meant}? (With --broker-id: the json door's.)"))
+        elif not equals and (name in BY_FLAG or name in (CONFIG_FLAG, *FOREIGN_FLAGS)):
+            metavar = BY_FLAG[name].kind.metavar if name in BY_FLAG else "FILE" if name == CONFIG_FLAG else "VALUE"
             problems.append(Problem(word, f"needs a value: --{name} {metavar}"))
         else:
             flags[name] = value

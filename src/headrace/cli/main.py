@@ -15,6 +15,7 @@ GLOBAL_OPTIONS = ("-s", "-o", "-v", "-q", "-h")
 LONG_GLOBAL_OPTIONS = {
     "--server", "--context", "--output", "--timeout", "--verbose", "--quiet", "--no-color", "--help",
 }  # fmt: skip
+OTHER_CLIENTS = ("--host", "--port", "--broker", "--peers", "--client-id")  # how other clients say where to connect
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,6 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"headrace {headrace.__version__}")
         return 0
+    if given[:1] != ["serve"] and any(word.startswith(OTHER_CLIENTS) for word in given):
+        from headrace.cli.other_clients import translated
+
+        given = translated(given)
     if COMPLETION_VARIABLE not in os.environ and is_serving(given):
         gc.disable()  # what is imported stays; looking through it meanwhile is a tenth of the start
         try:

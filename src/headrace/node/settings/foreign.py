@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from headrace.node.settings.kinds import PartOfAddress
-from headrace.node.settings.sources import Given, Origin, Problem, Slip
+from headrace.node.settings.sources import FOREIGN_FLAGS, Given, Origin, Problem, Slip
 
 HTTP_PORT = 8080  # and BROKER_ID: where such a broker served HTTP when nobody said
+JSON_PORT = 9000  # and the id, likewise
 CONFIG_FILE = "QB_CONFIG_FILE"
 ID = "BROKER_ID"
 
@@ -102,6 +103,24 @@ class ForeignVariables:
 
     def _given(self, names: Mapping[str, str]) -> list[str]:
         return [name for name in names if name in self._environment]
+
+
+class ForeignFlags:
+    """`--broker-id N --host H --port P`, as a broker of the json protocol is told: the node's id, and where that door
+    is. Its usual port is 9000 and the id."""
+
+    def __init__(self, flags: Mapping[str, str | None]) -> None:
+        self._id, self._host, self._port = (flags.get(name) for name in FOREIGN_FLAGS)
+
+    def read(self, _: list[Problem]) -> Iterator[Given]:
+        if self._id is None:
+            return  # the others alone are no flags
+        yield Given("node.id", self._id, Origin("flag", "--broker-id"))
+        named = [name for name, given in (("--host", self._host), ("--port", self._port)) if given is not None]
+        if named:
+            is_number = self._id.isascii() and self._id.isdecimal()
+            port = str(JSON_PORT + int(self._id)) if self._port is None and is_number else self._port
+            yield Given("json.listen", PartOfAddress(self._host, port), Origin("flag", " and ".join(named)))
 
 
 class ImpliedByBrokerId:

@@ -16,6 +16,7 @@ from headrace.node.settings.table import BY_FLAG, BY_VARIABLE
 
 PREFIX = "HEADRACE_"
 CONFIG_FLAG, CONFIG_VARIABLE = "config", "HEADRACE_CONFIG"
+FOREIGN_FLAGS = ("broker-id", "host", "port")  # of a broker of the json protocol; see foreign.py
 OTHER_VARIABLES = {
     CONFIG_VARIABLE,
     "HEADRACE_SERVER",  # which server the command line asks
@@ -74,7 +75,7 @@ class Flags:
 
     def read(self, problems: list[Problem]) -> Iterator[Given]:
         for name, text in self._given.items():
-            if text is None or name == CONFIG_FLAG:
+            if text is None or name == CONFIG_FLAG or (name in FOREIGN_FLAGS and FOREIGN_FLAGS[0] in self._given):
                 continue
             if (setting := BY_FLAG.get(name)) is not None:
                 yield Given(setting.key, text, Origin("flag", f"--{name}"))

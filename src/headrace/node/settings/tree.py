@@ -16,7 +16,7 @@ from headrace.broker import config
 from headrace.errors import InvalidConfig
 from headrace.node.settings import foreign, table
 from headrace.node.settings.file import PLACES, File
-from headrace.node.settings.foreign import CONFIG_FILE, ForeignVariables, ImpliedByBrokerId
+from headrace.node.settings.foreign import CONFIG_FILE, ForeignFlags, ForeignVariables, ImpliedByBrokerId
 from headrace.node.settings.kinds import MAX_PORT, Address, PartOfAddress
 from headrace.node.settings.setting import TOPIC_DEFAULTS, Setting
 from headrace.node.settings.sources import (
@@ -164,7 +164,14 @@ def sources(
     path = file_path(flags, environment, places)
     file = [] if path is None else [File(path)]
     others = ForeignVariables(environment)
-    return [Flags(flags), Environment(environment), others, *file, ImpliedByBrokerId(environment)]
+    return [
+        Flags(flags),
+        ForeignFlags(flags),
+        Environment(environment),
+        others,
+        *file,
+        ImpliedByBrokerId(environment),
+    ]
 
 
 def file_path(
