@@ -1,4 +1,5 @@
-"""What is published through each door is read through each: text, JSON and binary, small and at the door's largest."""
+"""What is published through each door is read through each: text, JSON and binary, small and at what every topic takes
+by default. The largest of each door: test_largest.py."""
 
 from __future__ import annotations
 

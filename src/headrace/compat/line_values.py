@@ -21,7 +21,7 @@ TIMEOUT_S = 10.0
 READ_BYTES = 256 << 10
 PIPELINED = 500  # publishes that are sent before their replies are read: below what a server lets be under way
 MAX_WAITING = 100_000  # messages that came while a reply was waited for, and nobody has taken
-MAX_RECEIVED_LINE = 64 << 20  # a record of another protocol may be large, and escaped
+MAX_RECEIVED_LINE = 300 << 20  # the largest message of any topic, 128 MiB, with every byte of it escaped
 
 
 Told = tuple[Reply, list[Message]]  # a reply, and the history that came before it
@@ -50,6 +50,8 @@ class Inbox:
                 (self._history if line.startswith(messages.HISTORY) else self.messages).append(found)
             else:
                 raise LineRefused(f"this is no line of the protocol: {line[:100]!r}")
+        if self._lines.is_overlong:
+            raise LineRefused(f"a line of more than {MAX_RECEIVED_LINE} bytes came: nothing after it can be read")
         if len(self.messages) > MAX_WAITING:
             raise BufferFull(f"{MAX_WAITING} messages wait to be taken: take them between requests")
 
