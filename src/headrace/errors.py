@@ -232,6 +232,10 @@ class GroupFull(HeadraceError):
     """The group has as many members as it may."""
 
 
+class GroupDataTooLarge(HeadraceError):
+    """What a member says of itself, or what its leader gives out, is more than a group can keep."""
+
+
 class GroupSubscribed(HeadraceError):
     """Members of the group still read the topic."""
 
@@ -266,6 +270,10 @@ class RebalanceInProgress(HeadraceError):
 
 class PositionTooLarge(HeadraceError):
     """The text beside a position is longer than `offset.metadata.max.bytes`."""
+
+
+class CommitTooLarge(HeadraceError):
+    """More positions at once than can be kept together."""
 
 
 class UnstablePosition(HeadraceError):

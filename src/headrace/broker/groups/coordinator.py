@@ -11,7 +11,6 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from headrace.broker.groups import records
 from headrace.broker.groups.events import (
     Beaten,
     Heartbeat,
@@ -27,12 +26,15 @@ from headrace.broker.groups.events import (
 from headrace.broker.groups.hosted import Hosted
 from headrace.broker.groups.hosting import TOPIC, Hosting, call
 from headrace.broker.groups.lag import LagWatch
-from headrace.broker.groups.positions import Commit, Place
+from headrace.broker.groups.positions import Commit, Place, Tally
 from headrace.broker.groups.retention import MINUTE_MS, expired
-from headrace.broker.groups.settings import GroupSettings
+from headrace.broker.groups.settings import MAX_POSITIONS, MAX_TEXT_BYTES, GroupSettings
 from headrace.errors import (
+    CommitTooLarge,
     HeadraceError,
     InvalidSessionTimeout,
+    LimitReached,
+    MessageTooLarge,
     NotCoordinator,
 )
 from headrace.log.config import Done
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
 NO_SEQUENCE = -1
+MAX_BASE = 1_000  # characters of a client's name at the beginning of a member's id, which has a bound of its own
 EXPIRED_AT_ONCE = 500  # groups whose positions are looked at in one turn
 
 
@@ -52,6 +55,7 @@ class Groups(Hosting):
         self.our_name: Callable[[str], str] = str  # of a topic that a member names; a door may know other names
         self._order = count(1 << 62)  # after all that a replay counts
         self._in_flight: dict[int, Flight] = {}  # commits that are being kept
+        self._flying = 0  # positions of them
         self._retention_at = broker.clock.monotonic()
         self.committed = self.expired = 0  # positions, since the start
 
@@ -110,10 +114,10 @@ class Groups(Hosting):
         except HeadraceError as error:
             call(event.who, Joined(error, event.member_id))
         else:
-            self._step(hosted, event)
+            self._step(hosted, event._replace(room=self.room_bytes))
 
     def new_member_id(self, base: str) -> str:
-        return f"{base}-{uuid.UUID(bytes=self._broker.new_id())}"
+        return f"{base[:MAX_BASE]}-{uuid.UUID(bytes=self._broker.new_id())}"
 
     def sync(self, group_id: str, event: Sync) -> None:
         """`who` of the event is called with a Synced."""
@@ -122,7 +126,7 @@ class Groups(Hosting):
         except HeadraceError as error:
             call(event.who, Synced(error))
         else:
-            self._step(hosted, event)
+            self._step(hosted, event._replace(room=self.room_bytes))
 
     def heartbeat(
         self, group_id: str, member_id: str, generation: int, instance_id: str | None
@@ -163,6 +167,8 @@ class Groups(Hosting):
             now = self._broker.clock.monotonic()
             if error := hosted.group.check_commit(now, member_id, instance_id, generation):
                 raise error
+            if self.tally.count + self._flying + len(commits) > MAX_POSITIONS or self.tally.text_bytes > MAX_TEXT_BYTES:
+                self._check_positions(hosted, commits)
         except HeadraceError as error:
             done(error)
             return
@@ -170,21 +176,37 @@ class Groups(Hosting):
             self._dismiss_vacant(hosted)
             done(None)
             return
-        order = next(self._order)
-        flight = self._in_flight[order] = Flight(hosted, commits)
+        order, flight = self._fly(hosted, commits)
 
         def kept(error: HeadraceError | None) -> None:
-            del self._in_flight[order]
+            self._land(order)
             if error is None:
-                positions = self.hosted.setdefault(group_id, hosted).positions  # it may have been let go meanwhile
+                positions = (self.hosted.get(group_id) or self._host(hosted)).positions  # let go meanwhile?
                 for topic, partition, position in flight.still_meant():
                     positions.put(topic, partition, position, order)
                 self.committed += len(commits)
             else:
                 self._dismiss_vacant(hosted)
-            done(error)
+            done(_too_large(error))
 
         self._append(hosted, hosted.entries(commits), kept)
+
+    def _check_positions(self, hosted: Hosted, commits: list[Commit], are_new: bool = False) -> None:
+        """What is there already may always move."""
+        new = sum(are_new or hosted.positions.get(topic, index) is None for topic, index, _ in commits)
+        if new and self.tally.count + self._flying + new > MAX_POSITIONS:
+            raise LimitReached(f"this node keeps at most {MAX_POSITIONS} positions (max_positions)")
+        if self.tally.text_bytes > MAX_TEXT_BYTES and any(position.metadata for _, _, position in commits):
+            raise LimitReached(f"{MAX_TEXT_BYTES} bytes of texts stand beside positions (max_text_bytes)")
+
+    def _fly(self, hosted: Hosted, commits: list[Commit]) -> tuple[int, Flight]:
+        order = next(self._order)
+        flight = self._in_flight[order] = Flight(hosted, commits)
+        self._flying += len(commits)
+        return order, flight
+
+    def _land(self, order: int) -> None:
+        self._flying -= len(self._in_flight.pop(order).commits)
 
     def find(self, group_id: str) -> Hosted | None:
         """Raises while it is not known whether there is one."""
@@ -210,23 +232,6 @@ class Groups(Hosting):
         else:
             done(None)
 
-    def delete(self, hosted: Hosted, done: Done) -> None:
-        """The group and all its positions; the caller has seen that it has no members."""
-        places = [(topic, partition) for topic, partition, _ in hosted.positions]
-        entries = [hosted.entry(*place, None) for place in places]
-        entries.append((records.group_key(hosted.group.id), None))
-
-        def kept(error: HeadraceError | None) -> None:
-            if error is None:
-                for place in places:
-                    hosted.positions.remove(*place)
-                if hosted.is_idle and self.hosted.get(hosted.group.id) is hosted:  # nobody has joined meanwhile
-                    hosted.disarm()
-                    del self.hosted[hosted.group.id]
-            done(error)
-
-        self._append(hosted, entries, kept)
-
     # Transactions
 
     def pend_offsets(
@@ -246,6 +251,7 @@ class Groups(Hosting):
             now = self._broker.clock.monotonic()
             if error := hosted.group.check_commit(now, member_id, instance_id, generation, in_transaction=True):
                 raise error
+            self._check_positions(hosted, commits, are_new=True)
         except HeadraceError as error:
             done(error)
             return
@@ -253,17 +259,16 @@ class Groups(Hosting):
             self._dismiss_vacant(hosted)
             done(None)
             return
-        order = next(self._order)
-        flight = self._in_flight[order] = Flight(hosted, commits)
+        order, flight = self._fly(hosted, commits)
 
         def kept(error: HeadraceError | None) -> None:
-            del self._in_flight[order]
+            self._land(order)
             if error is None:
-                self.hosted.setdefault(group_id, hosted).positions.pend(producer_id, flight.still_meant(), order)
+                self._host(hosted).positions.pend(producer_id, flight.still_meant(), order)
                 self._transactions.setdefault((hosted.partition, producer_id), set()).add(group_id)
             else:
                 self._dismiss_vacant(hosted)
-            done(error)
+            done(_too_large(error))
 
         self._append(hosted, hosted.entries(commits), kept, Producer(producer_id, producer_epoch, NO_SEQUENCE))
 
@@ -271,10 +276,10 @@ class Groups(Hosting):
         """Its positions go too; and with the topic that holds them all, everything."""
         if name == TOPIC:
             gone = NotCoordinator(f"{TOPIC} was deleted")
-            for hosted in self.hosted.values():
-                hosted.disarm()
+            for hosted in list(self.hosted.values()):
+                self._drop(hosted)
                 self._carry_out(hosted, hosted.group.let_go(gone))
-            self.hosted, self._unready, self._transactions = {}, {}, {}
+            self._unready, self._transactions, self.tally = {}, {}, Tally()
             return
         if self._unready:
             self._deleted.add(name)
@@ -325,3 +330,7 @@ class Flight:
         if self.gone is None:
             return self.commits
         return [commit for commit in self.commits if commit[0] not in self.gone]
+
+
+def _too_large(error: HeadraceError | None) -> HeadraceError | None:
+    return CommitTooLarge(str(error)) if isinstance(error, MessageTooLarge) else error

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from headrace.errors import HeadraceError
@@ -32,6 +33,7 @@ class Join(NamedTuple):
     client_host: str = ""
     asks_twice: bool = True  # a new member is first given its id, and joins with it: since version 4
     may_skip: bool = True  # a returning leader is told that there is nothing to assign: since version 9
+    room: float = inf  # bytes that the node may still hold
 
 
 class Sync(NamedTuple):
@@ -42,6 +44,7 @@ class Sync(NamedTuple):
     instance_id: str | None = None
     protocol_type: str | None = None
     protocol: str | None = None
+    room: float = inf  # bytes that the node may still hold
 
 
 class Heartbeat(NamedTuple):

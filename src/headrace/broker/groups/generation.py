@@ -88,8 +88,7 @@ class Generation:
 
     def _answer_join(self, member: Member, answer: Joined) -> None:
         if member.joining is not None:
-            who, member.joining = member.joining, None
-            self._tell(who, answer)
+            self._tell(self.roster.answered(member), answer)
 
     def _answer_sync(self, member: Member, answer: Synced) -> None:
         if member.syncing is not None:
@@ -124,6 +123,7 @@ class Generation:
         for member in self.roster:
             self._answer_join(member, Joined(error, member.id))
             self._answer_sync(member, Synced(error))
+        self._effects = []
         return effects
 
     # What is kept

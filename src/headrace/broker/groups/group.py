@@ -40,10 +40,19 @@ from headrace.broker.groups.events import (
 from headrace.broker.groups.generation import State
 from headrace.broker.groups.member import Member
 from headrace.broker.groups.rebalance import Rebalance
-from headrace.broker.groups.settings import MAX_PENDING, NEW_MEMBER_S, GroupSettings
+from headrace.broker.groups.settings import (
+    MAX_GROUP_BYTES,
+    MAX_MEMBER_BYTES,
+    MAX_MEMBERS_BYTES,
+    MAX_PENDING,
+    NEW_MEMBER_S,
+    GroupSettings,
+)
+from headrace.broker.groups.sizes import joining_bytes, names_bytes
 from headrace.errors import (
     CoordinatorUnavailable,
     FencedMember,
+    GroupDataTooLarge,
     GroupFull,
     HeadraceError,
     InconsistentProtocol,
@@ -80,8 +89,9 @@ class Group(Rebalance):
         group.generation, group.protocol = saved.generation, saved.protocol
         group.protocol_type = saved.protocol_type or None
         for one in saved.members:
-            group.roster.add(member := Member.restored(one, saved.protocol or ""))
+            member = Member.restored(one, saved.protocol or "")
             member.heard(now)
+            group.roster.add(member, now)
         if saved.members:
             group.state = State.STABLE
             if saved.leader is not None and saved.leader in group.roster:
@@ -107,16 +117,20 @@ class Group(Rebalance):
                 self._saved(event)
             case Tick():
                 self._tick()
+        self._effects = []  # who was told is let go, and with it what it was told
         return effects
 
     @property
     def wake_at(self) -> float:
-        """When time alone changes something, at the earliest; inf: never."""
-        at = min(self._join_by, self._sync_by, min(self.pending.values(), default=inf))
-        for member in self.roster:
-            if member.deadline < at:
-                at = member.deadline
-        return at
+        """Before it, time alone changes nothing; inf: never."""
+        return min(self._join_by, self._sync_by, self.pending.soonest, self.roster.soonest)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds, as sizes.py counts it."""
+        roster = self.roster
+        names = names_bytes(self.id, self.protocol_type)
+        return names + self.pending.held_bytes + roster.members_bytes + roster.assigned_bytes
 
     @property
     def is_vacant(self) -> bool:
@@ -136,9 +150,14 @@ class Group(Rebalance):
     # Joining
 
     def _join(self, event: Join) -> None:
-        member_id, roster = event.member_id, self.roster
-        if not self._accepts(member_id):
-            self._refuse(event)
+        member_id, roster, size = event.member_id, self.roster, joining_bytes(event)
+        if size > MAX_MEMBER_BYTES:
+            error: HeadraceError = GroupDataTooLarge(f"{size} bytes of one member; {MAX_MEMBER_BYTES} are the most")
+            self._tell(event.who, Joined(error, member_id))
+        elif not self._accepts(member_id):
+            self._refuse(event, GroupFull(f"group {self.id!r} has as many members as it may"))
+        elif lacking := self._lacks_room(event, size):
+            self._refuse(event, lacking)
         elif not self._supports(event):
             error = InconsistentProtocol(f"nothing in common with group {self.id!r}, of type {self.protocol_type!r}")
             self._tell(event.who, Joined(error, member_id))
@@ -159,9 +178,23 @@ class Group(Rebalance):
             return (member is not None and member.joining is not None) or self.roster.joining < most
         return member is not None or len(self.roster) < most
 
-    def _refuse(self, event: Join) -> None:
-        self._tell(event.who, Joined(GroupFull(f"group {self.id!r} has as many members as it may")))
-        self.pending.pop(event.member_id, None)
+    def _lacks_room(self, event: Join, size: int) -> HeadraceError | None:
+        """Why no more can be kept of its members than is now. Who says no more than before is always taken."""
+        known = self.roster.members.get(event.member_id)
+        if known is None and event.instance_id is not None:
+            known = self.roster.static(event.instance_id)
+        more = size - (0 if known is None else known.held_bytes)
+        if more > 0 and self.held_bytes + more > MAX_GROUP_BYTES:
+            return GroupFull(
+                f"members of group {self.id!r} say {self.held_bytes + more} bytes; {MAX_GROUP_BYTES} at most"
+            )
+        if more > 0 and more > event.room:
+            return GroupFull(f"members of this node's groups say as much as they may: {MAX_MEMBERS_BYTES} bytes")
+        return None
+
+    def _refuse(self, event: Join, error: HeadraceError) -> None:
+        self._tell(event.who, Joined(error))
+        self.pending.discard(event.member_id)
         member = self.roster.members.get(event.member_id)
         if member is not None:
             self._forget(member)
@@ -174,22 +207,25 @@ class Group(Rebalance):
 
     def _join_new(self, event: Join) -> None:
         known = None if event.instance_id is None else self.roster.static(event.instance_id)
-        if known is not None:
+        if known is not None and self.held_bytes > event.room:
+            self._tell(event.who, Joined(CoordinatorUnavailable("too much is being saved"), event.member_id))
+        elif known is not None:
             self._return(known, event)
         elif event.instance_id is not None or not event.asks_twice:
             self._enter(event.new_id, event)
         elif len(self.pending) >= MAX_PENDING:
             self._tell(event.who, Joined(GroupFull(f"{MAX_PENDING} members are about to join group {self.id!r}")))
         else:
-            self.pending[event.new_id] = self._now + event.session_ms / 1000
+            self.pending.add(event.new_id, self._now + event.session_ms / 1000)
             self._tell(event.who, Joined(MemberIdRequired("join again with this member id"), event.new_id))
 
     def _enter(self, member_id: str, event: Join) -> None:
         if not self.roster.members:
             self.protocol_type = event.protocol_type
-        self.pending.pop(member_id, None)
-        self.roster.add(member := Member.joined(member_id, event))
+        self.pending.discard(member_id)
+        member = Member.joined(member_id, event)
         member.deadline = self._now + NEW_MEMBER_S
+        self.roster.add(member, self._now)
         self._grew = True
         self._rebalance()
 
@@ -214,8 +250,8 @@ class Group(Rebalance):
         if member.id in self._unsynced:
             self._unsynced = self._unsynced - {member.id} | {event.new_id}
         self.roster.rename(member, event.new_id)
-        self._update(member, event)
         member.client_id, member.client_host = event.client_id, event.client_host
+        self._update(member, event)
         member.heard(self._now)
         if self.state is State.STABLE and self.roster.elected_protocol() == self.protocol:
             self._saving[self._save()] = _Returning(member.id, event.who, leader, event.may_skip)
@@ -225,7 +261,7 @@ class Group(Rebalance):
     def _update(self, member: Member, event: Join) -> None:
         # It asks once more, on another connection: nobody reads the answer to the first.
         self._answer_join(member, Joined(RebalanceInProgress("joined again meanwhile"), member.id))
-        self.roster.update(member, event.protocols, event.session_ms, event.rebalance_ms, event.who)
+        self.roster.update(member, event, self._now)
 
     # Syncing
 
@@ -233,6 +269,7 @@ class Group(Rebalance):
         error = self._unknown(event.member_id, event.instance_id, event.generation) or self._stranger(event)
         if error is None and self.state is State.PREPARING:
             error = RebalanceInProgress(f"group {self.id!r} begins a new generation")
+        error = error or self._gives_too_much(event)
         if error is not None:
             self._tell(event.who, Synced(error))
             return
@@ -249,6 +286,17 @@ class Group(Rebalance):
         if self.roster.leader == member.id and not self._is_assigning():
             given = {known: event.assignments.get(known, b"") for known in self.roster.members}
             self._saving[self._save(given)] = _Assigning(self.generation, given)
+
+    def _gives_too_much(self, event: Sync) -> HeadraceError | None:
+        if self.state is not State.COMPLETING or self.roster.leader != event.member_id:
+            return None  # what it brings is not looked at
+        given = sum(len(one) for known, one in event.assignments.items() if known in self.roster)
+        size = self.held_bytes - self.roster.assigned_bytes + given
+        if size > MAX_GROUP_BYTES:
+            return GroupDataTooLarge(f"{size} bytes of group {self.id!r}; {MAX_GROUP_BYTES} are the most")
+        if given + size > event.room:  # to hold, and to save
+            return CoordinatorUnavailable("too much is being saved")
+        return None
 
     def _stranger(self, event: Sync) -> HeadraceError | None:
         for said, known in ((event.protocol_type, self.protocol_type), (event.protocol, self.protocol)):
@@ -277,7 +325,7 @@ class Group(Rebalance):
         if unsaved is None:
             self.state = State.STABLE
         for member in self.roster:
-            member.assignment = assignments.get(member.id, b"") if unsaved is None else b""
+            self.roster.give(member, assignments.get(member.id, b"") if unsaved is None else b"")
             if member.syncing is not None:
                 self._answer_sync(member, Synced(unsaved) if unsaved else self._synced(member))
                 member.heard(self._now)
@@ -297,7 +345,7 @@ class Group(Rebalance):
         member_id = leaver.member_id
         if not member_id and leaver.instance_id is not None and (known := self.roster.static(leaver.instance_id)):
             member_id = known.id
-        if self.pending.pop(member_id, None) is not None:
+        if self.pending.discard(member_id):
             return None
         error = self.roster.unknown(member_id, leaver.instance_id)
         if error is None:
@@ -306,13 +354,8 @@ class Group(Rebalance):
 
     def _tick(self) -> None:
         now = self._now
-        late = [known for known, until in self.pending.items() if until <= now]
-        for known in late:
-            del self.pending[known]
-        dead = [member for member in self.roster if member.deadline <= now]
-        gone = [member for member in dead if member.is_new or not member.is_waiting]
-        for member in dead:
-            member.deadline = inf  # who waits for us is heard of when it is answered
+        late = self.pending.discard_late(now)
+        gone = [member for member in self.roster.overdue(now) if member.is_new or not member.is_waiting]
         for member in gone:
             self._forget(member)
         if gone or (late and self.state is State.PREPARING):

@@ -19,8 +19,9 @@ from headrace.broker.groups.burials import Burials
 from headrace.broker.groups.events import Effect, Event, Save, Saved, Tell, Tick
 from headrace.broker.groups.group import Group
 from headrace.broker.groups.hosted import Hosted
+from headrace.broker.groups.positions import Tally
 from headrace.broker.groups.replay import Replay
-from headrace.broker.groups.settings import MAX_GROUPS, GroupSettings
+from headrace.broker.groups.settings import MAX_BARE_GROUPS, MAX_GROUPS, MAX_MEMBERS_BYTES, GroupSettings
 from headrace.broker.state_topic import Entry, StateTopic
 from headrace.errors import (
     CoordinatorLoading,
@@ -29,6 +30,7 @@ from headrace.errors import (
     IllegalGeneration,
     InvalidGroupId,
     LimitReached,
+    MessageTooLarge,
     NotCoordinator,
     UnknownMember,
 )
@@ -57,6 +59,9 @@ class Hosting:
         self._deleted: set[str] = set()  # topics, while some positions were not read back
         self._burials = Burials(broker.new_promise, self._append)
         self._is_stopped = False
+        self.tally = Tally()  # of positions
+        self.members_bytes = 0  # of all groups, and of what is being saved
+        self._bare: dict[str, None] = {}  # groups without members and positions, the oldest first
         self.saves = 0  # how often a group gave out its partitions, or lost its last member
 
     # Coming and going
@@ -90,6 +95,9 @@ class Hosting:
     def _install(self, index: int, replay: Replay) -> None:
         found = replay.hosted(index, self.settings, self._broker.clock.monotonic())
         self.hosted.update(found)
+        for hosted in found.values():
+            hosted.positions.count_in(self.tally)
+            self._weigh(hosted)
         for producer_id, groups in replay.transactions.items():
             self._transactions[index, producer_id] = groups
         del self._unready[index]
@@ -144,19 +152,83 @@ class Hosting:
         if len(self.hosted) >= MAX_GROUPS:
             raise LimitReached(f"this node keeps at most {MAX_GROUPS} groups (max_groups)")
         hosted = Hosted(Group(group_id, self.settings), self.state.partition_for(group_id))
-        self.hosted[group_id] = hosted
+        if hosted.group.held_bytes > self.room_bytes:
+            raise LimitReached(f"the groups of this node hold {MAX_MEMBERS_BYTES} bytes (max_members_bytes)")
+        hosted.positions.count_in(self.tally)
+        self._host(hosted)
         return hosted
+
+    def _host(self, hosted: Hosted) -> Hosted:
+        """The group of that name, which is this one if there is none."""
+        found = self.hosted.setdefault(hosted.group.id, hosted)
+        if not found.held_bytes:
+            self._weigh(found)
+        return found
+
+    def _drop(self, hosted: Hosted) -> None:
+        hosted.disarm()
+        del self.hosted[hosted.group.id]
+        self._bare.pop(hosted.group.id, None)
+        self.members_bytes -= hosted.held_bytes
+        hosted.held_bytes = 0
 
     def _dismiss_vacant(self, hosted: Hosted) -> None:
         if hosted.is_vacant and self.hosted.get(hosted.group.id) is hosted:
-            hosted.disarm()
-            del self.hosted[hosted.group.id]
+            self._drop(hosted)
+
+    # Room
+
+    @property
+    def room_bytes(self) -> int:
+        return MAX_MEMBERS_BYTES - self.members_bytes
+
+    def _weigh(self, hosted: Hosted) -> None:
+        """Counts it anew: something has changed."""
+        group = hosted.group
+        if self.hosted.get(group.id) is hosted:
+            self.members_bytes += group.held_bytes - hosted.held_bytes
+            hosted.held_bytes = group.held_bytes
+            if not hosted.is_bare:
+                self._bare.pop(group.id, None)
+            elif group.id not in self._bare:
+                self._bare[group.id] = None
+                self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Nobody comes back to the oldest of many; who does joins anew."""
+        while len(self._bare) > MAX_BARE_GROUPS:
+            group_id = next(iter(self._bare))
+            del self._bare[group_id]
+            hosted = self.hosted.get(group_id)
+            if hosted is not None and hosted.is_bare:
+                hosted.group.pending.clear()
+                if hosted.is_vacant:
+                    self._drop(hosted)
+                else:
+                    self.delete(hosted, lambda error: None)
+
+    def delete(self, hosted: Hosted, done: Done) -> None:
+        """The group and all its positions; the caller has seen that it has no members."""
+        places = [(topic, partition) for topic, partition, _ in hosted.positions]
+        entries = [hosted.entry(*place, None) for place in places]
+        entries.append((records.group_key(hosted.group.id), None))
+
+        def kept(error: HeadraceError | None) -> None:
+            if error is None:
+                for place in places:
+                    hosted.positions.remove(*place)
+                if hosted.is_idle and self.hosted.get(hosted.group.id) is hosted:  # nobody has joined meanwhile
+                    self._drop(hosted)
+            done(error)
+
+        self._append(hosted, entries, kept)
 
     # Driving them
 
     def _step(self, hosted: Hosted, event: Event) -> None:
         self._carry_out(hosted, hosted.group.step(self._broker.clock.monotonic(), event))
         self._dismiss_vacant(hosted)
+        self._weigh(hosted)
         self._arm(hosted)
 
     def _carry_out(self, hosted: Hosted, effects: list[Effect]) -> None:
@@ -171,14 +243,18 @@ class Hosting:
                     hosted.since_ms = self._broker.clock.now_ms()
                     value = records.group_value(snapshot, hosted.since_ms)
                     entry = (records.group_key(hosted.group.id), value)
-                    self._append(hosted, [entry], partial(self._saved, hosted, ticket))
+                    self.members_bytes += len(value)
+                    self._append(hosted, [entry], partial(self._saved, hosted, ticket, len(value)))
 
-    def _saved(self, hosted: Hosted, ticket: int, error: HeadraceError | None) -> None:
+    def _saved(self, hosted: Hosted, ticket: int, size: int, error: HeadraceError | None) -> None:
+        self.members_bytes -= size
         self._step(hosted, Saved(ticket, error))
 
     def _append(self, hosted: Hosted, entries: list[Entry], done: Done, producer: Producer | None = None) -> None:
         def kept(error: HeadraceError | None) -> None:
-            done(None if error is None else CoordinatorUnavailable(f"{TOPIC} cannot be written: {error}"))
+            if error is not None and not isinstance(error, MessageTooLarge):
+                error = CoordinatorUnavailable(f"{TOPIC} cannot be written: {error}")
+            done(error)
 
         self.state.append(hosted.partition, entries, kept, producer)
 

@@ -22,6 +22,7 @@ class Member:
     syncing: Who = None  # waits for its Sync to be answered
     is_new: bool = False  # has never been answered: it cannot send heartbeats yet
     deadline: float = inf  # when it is taken for dead
+    held_bytes: int = 0  # as sizes.py counts them, without its assignment
 
     @classmethod
     def joined(cls, member_id: str, event: Join) -> Member:

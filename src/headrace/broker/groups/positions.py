@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from headrace.broker.groups.sizes import CHARACTER_BYTES
+
 NEVER = -1  # a position without an end of its own
 
 
@@ -30,8 +32,22 @@ class _Written(NamedTuple):
     at: int  # its offset in the log of positions
 
 
+class Tally:
+    """How much all positions of a node are, those that wait included."""
+
+    __slots__ = ("count", "text_bytes")
+
+    def __init__(self) -> None:
+        self.count = self.text_bytes = 0
+
+    def add(self, position: Position, sign: int = 1) -> None:
+        self.count += sign
+        self.text_bytes += sign * len(position.metadata) * CHARACTER_BYTES
+
+
 class Positions:
     def __init__(self) -> None:
+        self._tally = Tally()
         self._topics: dict[str, dict[int, _Written]] = {}
         self._pending: dict[int, dict[Place, _Written]] = {}  # by producer
 
@@ -51,11 +67,25 @@ class Positions:
         written = None if partitions is None else partitions.get(partition)
         return None if written is None else written.position
 
+    def count_in(self, tally: Tally) -> None:
+        """From now on they are part of this one."""
+        tally.count += self._tally.count
+        tally.text_bytes += self._tally.text_bytes
+        self._tally = tally
+
     def put(self, topic: str, partition: int, position: Position, at: int) -> None:
         partitions = self._topics.get(topic)
         if partitions is None:
             partitions = self._topics[topic] = {}
+        known = partitions.get(partition)
+        if known is None or known.position.metadata != position.metadata:
+            self._replaced(known, position)
         partitions[partition] = _Written(position, at)
+
+    def _replaced(self, known: _Written | None, position: Position) -> None:
+        if known is not None:
+            self._tally.add(known.position, -1)
+        self._tally.add(position)
 
     def names(self) -> set[str]:
         """Of topics, also of those whose positions wait."""
@@ -71,20 +101,25 @@ class Positions:
     def remove(self, topic: str, partition: int) -> None:
         """With what waits for its place."""
         for pending in self._pending.values():
-            pending.pop((topic, partition), None)
+            if (waiting := pending.pop((topic, partition), None)) is not None:
+                self._tally.add(waiting.position, -1)
         partitions = self._topics.get(topic)
-        if partitions is not None and partitions.pop(partition, None) is not None and not partitions:
-            del self._topics[topic]
+        if partitions is not None and (known := partitions.pop(partition, None)) is not None:
+            self._tally.add(known.position, -1)
+            if not partitions:
+                del self._topics[topic]
 
     # Transactions
 
     def pend(self, producer_id: int, commits: Sequence[Commit], at: int) -> None:
         pending = self._pending.setdefault(producer_id, {})
         for topic, partition, position in commits:
+            self._replaced(pending.get((topic, partition)), position)
             pending[topic, partition] = _Written(position, at)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         for (topic, partition), written in self._pending.pop(producer_id, {}).items():
+            self._tally.add(written.position, -1)
             if committed:
                 known = self._topics.get(topic, {}).get(partition)
                 if known is None or known.at < written.at:

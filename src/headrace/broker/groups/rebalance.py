@@ -13,6 +13,7 @@ from math import inf
 from headrace.broker.groups.events import Joined, Synced
 from headrace.broker.groups.generation import Generation, State
 from headrace.broker.groups.member import Member
+from headrace.broker.groups.pending import Pending
 from headrace.broker.groups.settings import GroupSettings
 from headrace.errors import RebalanceInProgress, UnknownMember
 
@@ -23,7 +24,7 @@ class Rebalance(Generation):
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
         super().__init__(group_id)
         self._settings = settings
-        self.pending: dict[str, float] = {}  # ids that were given out, until when they are good
+        self.pending = Pending()
         self._unsynced: set[str] = set()
         self._is_initial = False  # it began in an empty group, and waits for more to come
         self._grew = False  # somebody came since that wait began
@@ -39,7 +40,7 @@ class Rebalance(Generation):
         if self.state is State.COMPLETING:
             again = RebalanceInProgress(f"group {self.id!r} begins a new generation")
             for member in self.roster:
-                member.assignment = b""
+                self.roster.give(member, b"")
                 self._answer_sync(member, Synced(again))
         delay_s = self._settings.initial_rebalance_delay_ms / 1000
         self._is_initial = self.state is State.EMPTY and delay_s > 0

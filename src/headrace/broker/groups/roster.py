@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from math import inf
 
-from headrace.broker.groups.events import Protocols, Who
+from headrace.broker.groups.events import Join, Protocols, Who
 from headrace.broker.groups.member import Member
+from headrace.broker.groups.sizes import member_bytes
 from headrace.errors import FencedMember, HeadraceError, UnknownMember
 
 
@@ -20,6 +22,9 @@ class Roster:
         self.leader: str | None = None
         self._instances: dict[str, str] = {}
         self._supported: Counter[str] = Counter()  # how many members have a protocol
+        self.joining = 0  # how many wait for the next generation
+        self.members_bytes = self.assigned_bytes = 0
+        self.soonest = inf  # nobody is taken for dead before
 
     def __len__(self) -> int:
         return len(self.members)
@@ -29,11 +34,6 @@ class Roster:
 
     def __contains__(self, member_id: str) -> bool:
         return member_id in self.members
-
-    @property
-    def joining(self) -> int:
-        """How many wait for the next generation."""
-        return sum(member.joining is not None for member in self.members.values())
 
     @property
     def rebalance_s(self) -> float:
@@ -56,26 +56,71 @@ class Roster:
         known = self._instances.get(instance_id)
         return None if known is None else self.members[known]
 
-    def add(self, member: Member) -> None:
+    def add(self, member: Member, now: float) -> None:
         self.members[member.id] = member
-        self._supported.update(name for name, _ in member.protocols)
+        self._count(member, 1)
+        self.assigned_bytes += len(member.assignment)
+        self.joining += member.joining is not None
+        self._expect(member, now)
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.id
         self.leader = self.leader or member.id
 
     def remove(self, member: Member) -> None:
         del self.members[member.id]
-        self._supported.subtract(name for name, _ in member.protocols)
+        self._count(member, -1)
+        self.assigned_bytes -= len(member.assignment)
+        self.joining -= member.joining is not None
         if member.instance_id is not None:
             del self._instances[member.instance_id]
         if self.leader == member.id:
             self.leader = next(iter(self.members), None)
 
-    def update(self, member: Member, protocols: Protocols, session_ms: int, rebalance_ms: int, who: Who) -> None:
-        self._supported.subtract(name for name, _ in member.protocols)
-        self._supported.update(name for name, _ in protocols)
-        member.protocols, member.session_ms, member.rebalance_ms = protocols, session_ms, rebalance_ms
-        member.joining = who
+    def update(self, member: Member, event: Join, now: float) -> None:
+        """It joins again, and may say something else than before."""
+        self._count(member, -1)
+        member.protocols, member.session_ms, member.rebalance_ms = event.protocols, event.session_ms, event.rebalance_ms
+        self._count(member, 1)
+        self.joining += member.joining is None
+        member.joining = event.who
+        self._expect(member, now)
+
+    def answered(self, member: Member) -> Who:
+        """It does not wait for the next generation any more; who is to be told."""
+        who, member.joining = member.joining, None
+        self.joining -= 1
+        return who
+
+    def give(self, member: Member, assignment: bytes) -> None:
+        self.assigned_bytes += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+    def overdue(self, now: float) -> list[Member]:
+        """Those whose time is over. Who waits for an answer is heard of when it is given."""
+        if self.soonest > now:
+            return []
+        dead = [member for member in self.members.values() if member.deadline <= now]
+        for member in dead:
+            member.deadline = inf
+        self.soonest = inf
+        for member in self.members.values():
+            self._expect(member, now)
+        return dead
+
+    def _expect(self, member: Member, now: float) -> None:
+        """Whenever it is heard of from now on, its time is over this late at the earliest."""
+        self.soonest = min(self.soonest, member.deadline, now + member.session_ms / 1000)
+
+    def _count(self, member: Member, sign: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self._supported[name] += sign
+            if not self._supported[name]:
+                del self._supported[name]
+        if sign > 0:
+            member.held_bytes = member_bytes(
+                member.id, member.instance_id, member.client_id, member.client_host, member.protocols
+            )
+        self.members_bytes += sign * member.held_bytes
 
     def rename(self, member: Member, new_id: str) -> None:
         """The same member, in another process."""

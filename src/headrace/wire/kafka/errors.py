@@ -57,6 +57,7 @@ class Code(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -156,6 +157,7 @@ _CODES: dict[type[BaseException], Code] = {
     errors.GroupNotFound: Code.GROUP_ID_NOT_FOUND,
     errors.GroupNotEmpty: Code.NON_EMPTY_GROUP,
     errors.GroupFull: Code.GROUP_MAX_SIZE_REACHED,
+    errors.GroupDataTooLarge: Code.INVALID_REQUEST,
     errors.GroupSubscribed: Code.GROUP_SUBSCRIBED_TO_TOPIC,
     errors.UnknownMember: Code.UNKNOWN_MEMBER_ID,
     errors.MemberIdRequired: Code.MEMBER_ID_REQUIRED,
@@ -167,6 +169,7 @@ _CODES: dict[type[BaseException], Code] = {
     errors.InvalidSessionTimeout: Code.INVALID_SESSION_TIMEOUT,
     errors.RebalanceInProgress: Code.REBALANCE_IN_PROGRESS,
     errors.PositionTooLarge: Code.OFFSET_METADATA_TOO_LARGE,
+    errors.CommitTooLarge: Code.INVALID_COMMIT_OFFSET_SIZE,
     errors.UnstablePosition: Code.UNSTABLE_OFFSET_COMMIT,
 }
 

@@ -11,13 +11,14 @@ from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.operations import GROUP_OPERATIONS, NOT_ASKED
 from headrace.doors.kafka.registry import Api
-from headrace.errors import GroupNotFound, HeadraceError
+from headrace.errors import GroupNotFound, HeadraceError, LimitReached
 from headrace.ports import Buffer
 from headrace.wire.kafka import messages
 from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.header import DESCRIBE_GROUPS
 
 DEAD = "Dead"
+MAX_BYTES = 64 << 20  # of members in one answer: tens of thousands of groups, or a few of the largest
 _NOT_FOUND_FROM = 6
 _OPERATIONS_FROM = 3
 
@@ -28,18 +29,32 @@ def handle(buffer: Buffer, at: int, end: int, context: Context) -> bytes:
     schema = messages.schema("response", DESCRIBE_GROUPS, version)
     asked = version >= _OPERATIONS_FROM and request.include_authorized_operations
     operations = GROUP_OPERATIONS if asked else NOT_ASKED
-    groups = tuple(_described(context, schema, group_id, operations) for group_id in request.groups)
+    room = Room(MAX_BYTES)
+    groups = tuple(_described(context, schema, group_id, operations, room) for group_id in request.groups)
     response = messages.build(schema.DescribeGroupsResponse, throttle_time=messages.NO_TIME, groups=groups)
     return messages.encode(response, context.correlation_id)
 
 
-def _described(context: Context, schema: Any, group_id: str, operations: int) -> Any:
+class Room:
+    """What one answer may still hold."""
+
+    def __init__(self, left_bytes: int) -> None:
+        self._left_bytes = left_bytes
+
+    def take(self, size: int) -> None:
+        if size > self._left_bytes:
+            raise LimitReached(f"groups of more than {MAX_BYTES} bytes in one answer: ask for fewer at once")
+        self._left_bytes -= size
+
+
+def _described(context: Context, schema: Any, group_id: str, operations: int, room: Room) -> Any:
     code, text, state, protocol_type, protocol = Code.NONE, None, "", "", ""
     members: tuple[Any, ...] = ()
     try:
         hosted = context.broker.groups.find(group_id)
         if hosted is not None:
             group = hosted.group
+            room.take(group.held_bytes)
             is_stable = group.state is State.STABLE
             state, protocol_type = group.state.value, group.protocol_type or ""
             protocol = (group.protocol or "") if is_stable else ""
