@@ -64,6 +64,8 @@ def mistakes(beginner: Beginner) -> dict[str, Callable[[], Any]]:
         "write, unreachable": beginner.writes(servers=NOWHERE),
         "write, impossible topic": beginner.writes(topic="a/b c"),
         "write, wrong schema": beginner.writes("id value"),
+        "write, no Avro schema": beginner.writes("id", **{"value.format": "avro", "value.schema": '{"fields": []}'}),
+        "write, no such partition": beginner.writes("'x' value", "7 partition"),
         "query, bad value": beginner.writes_stream(compression="rar"),
         "query, unreachable": beginner.writes_stream(servers=NOWHERE),
     }

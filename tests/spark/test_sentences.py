@@ -42,6 +42,8 @@ SENTENCES = {
     "write, unreachable": NOBODY,
     "write, impossible topic": "topic 'a/b c': no topic can have that name",
     "write, wrong schema": "column 'value' is string or binary, not bigint",
+    "write, no Avro schema": "value.schema: this is not an Avro schema: a part of it has no 'type'",
+    "write, no such partition": "a row goes to partition 7, and the topic has partitions 0 to 0",
     "query, bad value": "compression is one of none, gzip, snappy, lz4, zstd, not 'rar'",
     "query, unreachable": NOBODY,
 }

@@ -84,6 +84,15 @@ def test_whole_rows_are_encoded_as_json_or_avro(spark: SparkSession, address: st
     assert read == {"id": 7, "name": "text", "parts": [1.5], "nothing": None}
 
 
+def test_an_avro_schema_may_be_a_file(spark: SparkSession, headrace_address: str, topic: str, tmp_path: Path) -> None:
+    create(headrace_address, topic, 1)
+    schema = {"type": "record", "name": "Row", "fields": [{"name": "id", "type": "long"}]}
+    (tmp_path / "row.avsc").write_text(json.dumps(schema))
+    given = {"value.format": "avro", "value.schema": str(tmp_path / "row.avsc")}
+    write(spark.range(1), headrace_address, topic, **given)
+    assert values(headrace_address, topic) == [b"\x00"]
+
+
 def test_maps_are_objects_and_numbers_that_json_has_not_are_texts(
     spark: SparkSession, headrace_address: str, topic: str
 ) -> None:

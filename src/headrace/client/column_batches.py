@@ -11,12 +11,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.client.lane import Batch, Lane
+from headrace.errors import HeadraceError
 from headrace.ports import Buffer
 from headrace.records import codec, kernel
 from headrace.records.columns import inputs_of, key_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class UnknownPartition(HeadraceError, ValueError):
+    """A row for a partition that its topic does not have."""
 
 
 class Piece(NamedTuple):
@@ -86,6 +91,8 @@ def chosen(table: pa.RecordBatch, count: int, spare: int) -> Buffer | None:
         least, most = pc.min_max(goals).values()
         for strange in (least.as_py(), most.as_py()):
             if not 0 <= strange < count:
-                raise ValueError(f"a row goes to partition {strange}, and the topic has partitions 0 to {count - 1}")
+                raise UnknownPartition(
+                    f"a row goes to partition {strange}, and the topic has partitions 0 to {count - 1}"
+                )
     _, numbers = goals.buffers()
     return memoryview(numbers).cast("B")[4 * goals.offset :]

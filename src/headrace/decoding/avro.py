@@ -41,7 +41,9 @@ def parsed(schema: str) -> Any:
         raise SchemaUnusable('Avro needs a library: pip install "headrace[avro]"') from error
     try:
         return fastavro.parse_schema(json.loads(schema))
-    except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
+    except KeyError as error:
+        raise SchemaUnusable(f"this is not an Avro schema: a part of it has no {error}") from error
+    except (ValueError, TypeError, AttributeError, fastavro.schema.SchemaParseException) as error:
         raise SchemaUnusable(f"this is not an Avro schema: {error}") from error
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import io
-import json
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -71,6 +70,8 @@ def check(schema: StructType, options: SinkOptions) -> None:
         raise InvalidOption(
             f"value.format={options.row_format} encodes the columns beside {', '.join(BESIDE)}; there are none"
         )
+    if options.row_format == "avro":
+        _avro_schema(options.row_schema or "")
     for field in schema.fields:
         if options.row_format is not None and field.name not in BESIDE:
             _check_maps(field.name, field.dataType, options.row_format)
@@ -196,15 +197,19 @@ def _plain(value: object) -> object:
 _JSON: Final = msgspec.json.Encoder(enc_hook=_plain, decimal_format="number")
 
 
+def _avro_schema(schema: str) -> Any:
+    from headrace.decoding import avro
+    from headrace.decoding.decoded import SchemaUnusable
+
+    try:
+        return avro.parsed(schema)
+    except SchemaUnusable as error:
+        raise InvalidOption(f"value.schema: {error}") from error
+
+
 def _avro_row(schema: str) -> Callable[[dict[str, Any]], bytes]:
-    try:
-        import fastavro
-    except ImportError as error:
-        raise InvalidOption('value.format=avro needs a library: pip install "headrace[avro]"') from error
-    try:
-        parsed = fastavro.parse_schema(json.loads(schema))
-    except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
-        raise InvalidOption(f"value.schema is not an Avro schema: {error}") from error
+    parsed = _avro_schema(schema)
+    import fastavro
 
     def encode(row: dict[str, Any]) -> bytes:
         out = io.BytesIO()

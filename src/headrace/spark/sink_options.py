@@ -51,7 +51,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     if row_format is not None and row_format not in FORMATS:
         raise InvalidOption(f"value.format of a sink is {' or '.join(FORMATS)}, not {row_format!r}")
     if row_format == "avro" and given.text("value.schema") is None:
-        raise InvalidOption("value.format=avro needs value.schema, an Avro schema in JSON")
+        raise InvalidOption("value.format=avro needs value.schema, an Avro schema in JSON or a file with one")
     write_id = given.text("writeId")
     if write_id is not None and ("#" in write_id or not write_id):
         raise InvalidOption(f"writeId is a name without '#', not {write_id!r}")

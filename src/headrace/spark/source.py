@@ -96,7 +96,10 @@ class HeadraceSource(DataSource):
     def _sink_options(self, overwrite: bool) -> SinkOptions:
         if overwrite:
             raise InvalidOption('a topic can only be added to: use .mode("append"), or outputMode("append")')
-        return sink_options(self._given)
+        from headrace.spark.values import loaded
+
+        options = sink_options(self._given)
+        return replace(options, row_schema=loaded(options.row_schema, options.row_format))
 
 
 class Share(NamedTuple):
