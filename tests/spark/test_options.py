@@ -79,9 +79,29 @@ def test_offsets_that_the_source_wrote_itself_may_be_given_back() -> None:
     assert found.start == Bound(offsets={"a": {0: 7}})
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("15m", 900), ("2h", 7200), ("500ms", 0.5), ("1.5", 1.5)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("15m", 900), ("15min", 900), ("2h", 7200), ("1d", 86_400), ("500ms", 0.5), ("1.5", 1.5), ("5 S", 5)],
+)
 def test_times_are_said_with_their_unit(text: str, seconds: float) -> None:
     assert duration_s(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1000", 1), ("15min", 900), ("1d", 86_400), ("15m", 900), ("20S", 20)])
+def test_a_delay_is_read_as_spark_reads_it(text: str, seconds: float) -> None:
+    assert options(is_stream=True, maxTriggerDelay=text).max_delay_s == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "0s", "-1s", "5 weeks", "s", "1e3"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match="maxTriggerDelay is a time such as 15m"):
+        options(is_stream=True, maxTriggerDelay=text)
+
+
+@pytest.mark.parametrize("word", ["LATEST", "Latest", "latest"])
+def test_a_strategy_is_taken_whatever_its_case(word: str) -> None:
+    given = {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": word}
+    assert options(**given).is_late_start_latest
 
 
 def test_a_missing_java_is_said_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

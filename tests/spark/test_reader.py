@@ -86,12 +86,16 @@ def test_few_records_wait_for_company_but_not_for_ever(address: str, topic: str)
     create(address, topic, 1)
     fill(address, topic, 10, 1)
     found = reader(address, topic, startingOffsets="earliest", minOffsetsPerTrigger=50, maxTriggerDelay="1h")
-    start, limit = found.initialOffset(), found.getDefaultReadLimit()
+    limit = found.getDefaultReadLimit()
     assert limit == ReadMinRows(50)
+    start = found.latestOffset(found.initialOffset(), limit)
+    assert offsets(start) == {topic: {"0": 10}}  # the first waits for nobody, as in Spark's own source
+    fill(address, topic, 10, 1)
     assert found.latestOffset(start, limit) == start
     assert found.latestOffset(start, ALL) != start
     hasty = reader(address, topic, startingOffsets="earliest", minOffsetsPerTrigger=50, maxTriggerDelay="1ms")
-    start = hasty.initialOffset()
+    start = hasty.latestOffset(hasty.initialOffset(), limit)
+    fill(address, topic, 10, 1)
     while hasty.latestOffset(start, limit) == start:
         pass
     found.stop()

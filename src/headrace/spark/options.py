@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -146,7 +147,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool | None) -> Sou
     isolation = given.text("isolation") or given.text("kafka.isolation.level") or "read_committed"
     if isolation not in ("read_committed", "read_uncommitted"):
         raise InvalidOption(f"isolation is read_committed or read_uncommitted, not {isolation!r}")
-    strategy = given.text("startingOffsetsByTimestampStrategy") or "error"
+    strategy = (given.text("startingOffsetsByTimestampStrategy") or "error").strip().lower()
     if strategy not in ("error", "latest"):
         raise InvalidOption(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}")
     value_format = given.text("value.format")
@@ -160,7 +161,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool | None) -> Sou
     start, end = _bound(given, "starting"), _bound(given, "ending")
     if is_stream is not None:
         _check_bounds(start, end, is_stream)
-    delay_s = given.read("maxTriggerDelay", duration_s, "a time such as 15m")
+    delay_s = given.read("maxTriggerDelay", _delay_s, "a time such as 15m")
     return SourceOptions(
         servers=given.servers(),
         topics=topics,
@@ -248,14 +249,23 @@ def _values(bound: Bound | None) -> set[int]:
     return {value for partitions in (offsets or {}).values() for value in partitions.values()}
 
 
-def duration_s(text: str) -> float:
-    """30s, 15m, 2h, 500ms; a number alone is seconds."""
-    for unit, seconds in (("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)):
-        if text.endswith(unit) and (number := text.removesuffix(unit).strip()):
-            found = float(number) * seconds if number.replace(".", "", 1).isdigit() else -1.0
-            if found > 0:
-                return found
-    raise ValueError(text)
+UNITS: Final = {  # as Spark names them
+    "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
+}  # fmt: skip
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)")
+
+
+def duration_s(text: str, alone: str = "s") -> float:
+    """30s, 15m, 15min, 2h, 1d, 500ms; `alone` is the unit of a number without one."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None or float(found[1]) <= 0:
+        raise ValueError(text)
+    return float(found[1]) * UNITS[found[2] or alone]
+
+
+def _delay_s(text: str) -> float:
+    """As Spark reads it, for whom a number alone is milliseconds."""
+    return duration_s(text, "ms")
 
 
 def _time_ms(text: str) -> int:

@@ -11,6 +11,7 @@ tasks only read what they are told.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Place | None = None  # of Trigger.AvailableNow
         self._latest: Place | None = None
         self._told: set[str] = set()  # losses that were reported
-        self._last_batch_s = time.monotonic()
+        self._last_batch_s = -math.inf  # the first waits for nobody, as in Spark's own source
 
     def __getstate__(self) -> Json:
         """To the workers go the options only: connections stay here."""
