@@ -1,5 +1,6 @@
 """From samples to a table, a JSON file and a plot, for Spark. Medians, with the least and the greatest beside them; a
-goal is judged on medians, against the connector as tuned.
+goal is judged on medians, against the connector as tuned, and that of the write, whose baseline was measured with the
+connector as it comes, against both.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ class Row(NamedTuple):
     title: str
     unit: str  # what there is more of per CPU second
     goal: float | None  # at least so many times what the tuned connector does
+    plain_goal: float | None = None  # and what the connector does as it comes
 
 
 ROWS = {
     "read_all": Row("batch read, 7 columns", "M rows", 1.25),
     "read_value": Row("batch read, value only", "M rows", 2.0),
     "read_stream": Row("stream, AvailableNow, 7 columns", "M rows", None),
-    "write": Row("batch write: ours exactly once, its at least once", "M rows", 2.0),
+    "write": Row("batch write: ours exactly once, its at least once", "M rows", 2.0, 2.0),
     "small_batches": Row("micro-batches of 100 rows", "micro-batches", None),
 }
 
@@ -58,10 +60,14 @@ class Results:
         return statistics.median(ours) / statistics.median(theirs) if ours and theirs else None
 
     def verdict(self, row: str) -> str:
-        goal, ratio = ROWS[row].goal, self.ratio(row, "tuned")
-        if goal is None or ratio is None:
-            return ""
-        return f"{'PASS' if ratio >= goal else 'short'} (>= {goal:g}x)"
+        goals = {"default": ROWS[row].plain_goal, "tuned": ROWS[row].goal}
+        told = []
+        for way, goal in goals.items():
+            ratio = self.ratio(row, way)
+            if goal is not None and ratio is not None:
+                of = "" if None in goals.values() else f" {NAMES[way]}" if way == "default" else " tuned"
+                told.append(f"{'PASS' if ratio >= goal else 'short'} (>= {goal:g}x{of})")
+        return ", ".join(told)
 
 
 def spread(values: list[float], digits: int = 2) -> str:
