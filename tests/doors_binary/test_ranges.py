@@ -11,9 +11,11 @@ import pytest
 from confluent_kafka import Producer
 
 from headrace import connect
+from headrace.broker.ranges import RangeRead
 from headrace.compat import AsyncBrokerClient, BrokerClient
 from headrace.compat.binary_values import Message, Refused
 from headrace.testing import Broker
+from headrace.wire.ranges import Bounds, Place, Range
 from tests.doors_binary import raw
 from tests.doors_binary.running import Running, until
 
@@ -197,6 +199,22 @@ def test_what_retention_took_is_passed_over(broker: Broker, link: Link) -> None:
         client.admin.delete_records("t", {0: 12})
     assert link.read(page=page) == link.read(offset=3, limit=3) == link.read(since=BASE_MS) == of_one(12, 20)
     assert link.read(to=12) == []
+
+
+async def test_what_retention_takes_while_a_page_is_read_is_passed_over(binary: Running) -> None:
+    client = await binary.client()
+    await client.create("t")
+    for number in range(20):
+        await client.publish("t", b"%d" % number)
+    topic = binary.node.broker.topic("t")
+    assert topic is not None
+    read = RangeRead(binary.node.broker, topic, Range("t", bounds=Bounds(to_offset=18)))
+    assert [record.offset for _, record in await read.more(3, 1 << 20)] == [0, 1, 2]
+    await binary.node.broker.delete_records(topic.partitions[0], 12)
+    assert [record.offset for _, record in await read.more(4, 1 << 20)] == [12, 13, 14, 15]
+    assert read.place == Place(0, 16)
+    await binary.node.broker.delete_records(topic.partitions[0], 20)
+    assert await read.more(4, 1 << 20) == [] and read.place is None
 
 
 def test_gaps_are_stepped_over_and_nothing_is_seen_that_is_not_committed(broker: Broker, link: Link) -> None:
