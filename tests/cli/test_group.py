@@ -10,6 +10,7 @@ from headrace.cli.group import Deleted
 from headrace.cli.group_values import GroupDetail, GroupRow
 from tests.cli.running import Ended, Run
 from tests.client.members import joined
+from tests.client.test_transactions import transaction
 
 AGE_S = 600
 
@@ -66,6 +67,18 @@ def test_a_group_that_has_read_everything_does_not_lag(both: Run, name: str) -> 
     stand(both, name, name, "end")
     found = detail(both, name)
     assert (found.state, found.members, found.lag, found.lag_seconds) == ("Empty", (), 0, 0.0)
+
+
+def test_a_group_before_which_there_is_only_a_marker_is_not_behind(both: Run, name: str) -> None:
+    assert both("topic", "create", name, "-p", "1").code == 0
+    with transaction(str(both.server), name, name) as producer:
+        producer.commit_transaction(30)
+    stand(both, name, name, "2")
+    (row,) = detail(both, name).positions
+    assert (row.committed, row.end, row.lag, row.lag_seconds) == (2, 3, 1, 0.0)
+    stand(both, name, name, "1")
+    (row,) = detail(both, name).positions
+    assert row.lag == 2 and row.lag_seconds is not None and 0 < row.lag_seconds < 60
 
 
 def test_what_was_deleted_before_the_group_read_it_is_said(both: Run, name: str) -> None:

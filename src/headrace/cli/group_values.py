@@ -170,9 +170,11 @@ async def position_rows(
         offset = committed[where].offset if where in committed else None
         known, owner = ends.get(where), owners.get(where)
         lag = None if offset is None or known is None else max(0, known.end - offset)
-        lag_seconds = 0.0 if lag == 0 else None
+        lag_seconds = None
         if where in times and times[where] >= 0:
             lag_seconds = max(0, now_ms - times[where]) / 1000
+        elif lag == 0 or (where in behind and where not in times):  # nothing, or nothing but markers
+            lag_seconds = 0.0
         rows.append(
             PositionRow(
                 from_kafka(where.topic),

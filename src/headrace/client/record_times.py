@@ -1,7 +1,7 @@
 """The time of the record at an offset, of many partitions at once.
 
-ListOffsets goes from times to offsets; nothing in the protocol goes back but a Fetch. Each asks for one byte: a broker
-gives at least one whole batch, and no more.
+ListOffsets goes from times to offsets; nothing in the protocol goes back but a Fetch. The first asks for one byte: a
+broker gives at least one whole batch, and no more. Where that holds no record, the next ask for more.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from headrace.errors import OffsetOutOfRange
 
 AT_ONCE: Final = 32  # partitions that are asked at the same time
 ONE_BATCH_BYTES: Final = 1
+MORE_BYTES: Final = 64 << 10  # hundreds of markers
 MOST_EMPTY: Final = 100  # answers without records (markers, what compaction left) that are stepped over
+NOT_FOUND: Final = -1
 
 
 async def record_times(asking: Asking, offsets: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
-    """In milliseconds, of the first record at the offset or after it; partitions that have none are left out."""
+    """In milliseconds, of the first record at the offset or after it; partitions that have none are left out.
+    NOT_FOUND: none was found within reach."""
     room = asyncio.Semaphore(AT_ONCE)
     found: dict[TopicPartition, int] = {}
 
@@ -41,9 +44,9 @@ async def record_times(asking: Asking, offsets: Mapping[tuple[str, int], int]) -
 
 
 async def _time_at(asking: Asking, topic: str, partition: int, offset: int) -> int | None:
-    for _ in range(MOST_EMPTY):
+    for turn in range(MOST_EMPTY):
         try:
-            fetched = await raw.fetch(asking, topic, partition, offset, ONE_BATCH_BYTES)
+            fetched = await raw.fetch(asking, topic, partition, offset, MORE_BYTES if turn else ONE_BATCH_BYTES)
         except OffsetOutOfRange as error:
             if offset >= error.start:  # the log was cut since
                 return None
@@ -56,4 +59,4 @@ async def _time_at(asking: Asking, topic: str, partition: int, offset: int) -> i
             records, offset, _ = chunk.next(topic, partition, offset, None)
             if records:
                 return records[0].timestamp_ms
-    return None
+    return NOT_FOUND

@@ -1,27 +1,34 @@
 """How far groups are behind: in records, and in time, which is the age of the first record that they have not read.
 
-Looked at every few seconds, one look after the other. The ends of logs are known; the record at a position has to be
-read, off the loop, and its time is remembered as long as the position stays. A log that nobody has opened since the
-start is opened, a few at a time: of a consumer that is down this is the only trace. What one look reads is bounded; the
-rest has its turn at the next.
+Looked at every few seconds, one look after the other, some positions at a time: others have their turn in between. The
+ends of logs are known; the record at a position has to be read, off the loop, and its time is remembered as long as the
+position stays. A log that nobody has opened since the start is opened, a few at a time: of a consumer that is down this
+is the only trace. What one look reads is bounded; the rest has its turn at the next.
+
+A position may stand on the marker of a transaction, or on what compaction has emptied: then it is read on. How far
+there was nothing is remembered too: up to the end, a group has read everything, whatever lies between. What could not
+be read is not known, and tried again at the next look, behind what was not tried yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.partition import Partition
-from headrace.errors import HeadraceError
-from headrace.log.log import AnyLog
+from headrace.errors import DamagedRange, HeadraceError
 from headrace.log.reader import FileRead, ReadResult
-from headrace.records import codec
+from headrace.records import codec, kernel
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
     from headrace.broker.groups.coordinator import Groups
 
-MAX_READS = 500  # records looked up in one look: a hundred milliseconds of another thread
+AT_ONCE = 500  # positions that are looked at in one turn
+MAX_READS = 500  # positions whose records are looked up in one look: a hundred milliseconds of another thread
+MAX_STEPS = 10  # reads for one of them, past markers and what is empty
+STEP_BYTES = 64 << 10  # of each but the first: hundreds of markers
 MAX_OPENINGS = 20  # logs opened in one look
 
 Where = tuple[str, str, int]  # group, topic, partition
@@ -31,18 +38,49 @@ _Spot = tuple[bytes, int, int]  # topic id, partition, offset
 class Lag(NamedTuple):
     records: int
     since_ms: int | None  # the time of the first record that was not read; None: not known (yet)
+    is_over: bool = False  # there is none: nothing but markers, or what compaction emptied
 
     def seconds(self, now_ms: int) -> float | None:
-        if not self.records:
+        if not self.records or self.is_over:
             return 0.0
-        return None if self.since_ms is None else max(0, now_ms - self.since_ms) / 1000
+        return None if self.since_ms is None or self.since_ms < 0 else max(0, now_ms - self.since_ms) / 1000
+
+
+class Found(NamedTuple):
+    """From a spot on: the first record's time, or how far there is none."""
+
+    since_ms: int | None
+    empty_to: int
+
+
+class _Wish:
+    """A spot that is to be read, from where on, and who stands there."""
+
+    __slots__ = ("at", "partition", "spot", "steps", "who")
+
+    def __init__(self, spot: _Spot, partition: Partition, at: int) -> None:
+        self.spot, self.partition, self.at = spot, partition, at
+        self.steps = 0
+        self.who: list[Where] = []
+
+
+class _Look:
+    """What one look has seen so far."""
+
+    def __init__(self) -> None:
+        self.lags: dict[Where, Lag] = {}
+        self.found: dict[_Spot, Found] = {}
+        self.wanted: dict[_Spot, _Wish] = {}
+        self.failed: dict[_Spot, _Wish] = {}  # wanted too, but they had their turn in vain
+        self.closed: dict[Partition, None] = {}
 
 
 class LagWatch:
     def __init__(self, broker: Broker, groups: Groups) -> None:
         self._broker, self._groups = broker, groups
         self.lags: dict[Where, Lag] = {}
-        self._times: dict[_Spot, int | None] = {}
+        self._found: dict[_Spot, Found] = {}
+        self._failed: set[_Spot] = set()
         self._is_looking = False
 
     def by_topic(self, now_ms: int) -> dict[tuple[str, str], tuple[int, float | None]]:
@@ -57,76 +95,126 @@ class LagWatch:
         return found
 
     def look(self) -> None:
-        if self._is_looking:
+        if not self._is_looking:
+            self._is_looking = True
+            self._walk(_Look(), self._places())
+
+    def _places(self) -> Iterator[tuple[str, str, int, int]]:
+        """Groups, topics, partitions and offsets, also while some come and go."""
+        for hosted in list(self._groups.hosted.values()):
+            for name, indexes in hosted.positions.topics():
+                for index in indexes:
+                    position = hosted.positions.get(name, index)
+                    if position is not None:
+                        yield hosted.group.id, name, index, position.offset
+
+    def _walk(self, look: _Look, places: Iterator[tuple[str, str, int, int]]) -> None:
+        """Some at a time."""
+        for _ in range(AT_ONCE):
+            place = next(places, None)
+            if place is None:
+                self._walked(look)
+                return
+            self._see(look, *place)
+        self._broker.timers.after(0, partial(self._walk, look, places))
+
+    def _see(self, look: _Look, group: str, name: str, index: int, committed: int) -> None:
+        topic = self._broker.topic(name)
+        if topic is None or index >= len(topic.partitions):
             return
-        lags: dict[Where, Lag] = {}
-        times: dict[_Spot, int | None] = {}
-        wanted: dict[_Spot, Partition] = {}
-        closed: dict[Partition, None] = {}
-        for hosted in self._groups.hosted.values():
-            for name, index, position in hosted.positions:
-                topic = self._broker.topic(name)
-                if topic is None or index >= len(topic.partitions):
-                    continue
-                partition = topic.partitions[index]
-                log = partition.log
-                if log is None:
-                    closed[partition] = None
-                    continue
-                offset = max(position.offset, log.start_offset)
-                behind = max(0, partition.high_watermark - offset)
-                spot = (topic.image.topic_id, index, offset)
-                if behind and spot in self._times:
-                    times[spot] = self._times[spot]
-                elif behind and len(wanted) < MAX_READS:
-                    wanted[spot] = partition
-                lags[hosted.group.id, name, index] = Lag(behind, times.get(spot))
-        self.lags, self._times = lags, times
-        for partition in list(closed)[:MAX_OPENINGS]:
+        partition = topic.partitions[index]
+        log = partition.log
+        if log is None:
+            look.closed[partition] = None
+            return
+        offset, end = max(committed, log.start_offset), partition.high_watermark
+        spot, where = (topic.image.topic_id, index, offset), (group, name, index)
+        found = self._found.get(spot) if offset < end else None
+        look.lags[where] = _lag(max(0, end - offset), found, end)
+        if found is not None:
+            look.found[spot] = found
+        if offset < end and (found is None or (found.since_ms is None and found.empty_to < end)):
+            wanted = look.failed if spot in self._failed else look.wanted
+            wish = wanted.get(spot)
+            if wish is None and len(wanted) < MAX_READS:
+                wish = wanted[spot] = _Wish(spot, partition, offset if found is None else found.empty_to)
+            if wish is not None:
+                wish.who.append(where)
+
+    def _walked(self, look: _Look) -> None:
+        self.lags, self._found = look.lags, look.found
+        for partition in list(look.closed)[:MAX_OPENINGS]:
             if partition.error is None:
                 partition.when_opened(lambda error: None)
-        self._read_next(list(wanted.items()))
+        wishes = [*look.wanted.values(), *look.failed.values()][:MAX_READS]
+        self._failed.intersection_update(look.failed)
+        self._read_next(wishes[::-1])
 
-    def _read_next(self, wanted: list[tuple[_Spot, Partition]]) -> None:
-        self._is_looking = bool(wanted)
-        if wanted:
-            spot, partition = wanted.pop()
-            done = partial(self._read, wanted, spot)
+    def _read_next(self, wishes: list[_Wish]) -> None:
+        while wishes:
+            wish = wishes[-1]
+            log = wish.partition.log
+            wish.steps += 1
             try:
-                if partition.log is None:
+                if log is None:
                     raise HeadraceError("closed meanwhile")
-                found = partition.log.read(spot[2], 1)
+                found = log.read(wish.at, STEP_BYTES if wish.steps > 1 else 1, up_to=wish.partition.high_watermark)
+            except DamagedRange as hole:
+                self._came(wishes, Found(None, hole.next_offset))
             except HeadraceError:
-                done(None, None)
+                self._came(wishes, None)
             else:
-                self._broker.background.run(partial(_time_of, found, spot[2]), done)
+                self._broker.background.run(partial(_look_up, found, wish.at), partial(self._read, wishes))
+                return
+        self._is_looking = False
 
-    def _read(
-        self, wanted: list[tuple[_Spot, Partition]], spot: _Spot, since_ms: int | None, error: BaseException | None
-    ) -> None:
-        self._times[spot] = since_ms
-        if not wanted:
-            self._fill_in()
-        self._read_next(wanted)
+    def _read(self, wishes: list[_Wish], found: Found | None, error: BaseException | None) -> None:
+        self._came(wishes, Found(None, error.next_offset) if isinstance(error, DamagedRange) else found)
+        self._read_next(wishes)
 
-    def _fill_in(self) -> None:
-        """What was looked up is known from now on, not only after the next look."""
-        for (group, name, index), lag in self.lags.items():
-            topic = self._broker.topic(name)
-            hosted = self._groups.hosted.get(group)
-            position = None if hosted is None else hosted.positions.get(name, index)
-            if lag.records and lag.since_ms is None and topic is not None and position is not None:
-                log: AnyLog | None = topic.partitions[index].log
-                offset = position.offset if log is None else max(position.offset, log.start_offset)
-                since_ms = self._times.get((topic.image.topic_id, index, offset))
-                self.lags[group, name, index] = Lag(lag.records, since_ms)
+    def _came(self, wishes: list[_Wish], found: Found | None) -> None:
+        """What a read for the last of the wishes brought; None: it failed."""
+        wish = wishes[-1]
+        if found is None:
+            self._failed.add(wish.spot)
+            wishes.pop()
+            return
+        end = wish.partition.high_watermark
+        is_further = found.empty_to > wish.at
+        wish.at = found.empty_to
+        self._found[wish.spot] = found
+        for where in wish.who:
+            if where in self.lags:  # known from now on, not only after the next look
+                self.lags[where] = _lag(self.lags[where].records, found, end)
+        if found.since_ms is not None or wish.at >= end:
+            self._failed.discard(wish.spot)
+            wishes.pop()
+        elif wish.steps >= MAX_STEPS or not is_further:
+            self._failed.add(wish.spot)
+            wishes.pop()
 
 
-def _time_of(found: ReadResult | FileRead, offset: int) -> int | None:
-    """Off the loop: the time of the first record at or after the offset, within what was found."""
+def _lag(records: int, found: Found | None, end: int) -> Lag:
+    if found is None:
+        return Lag(records, None)
+    return Lag(records, found.since_ms, is_over=found.since_ms is None and found.empty_to >= end)
+
+
+def _look_up(found: ReadResult | FileRead, offset: int) -> Found:
+    """Off the loop: the first record at or after the offset, within what was found."""
     result = found.run() if isinstance(found, FileRead) else found
     for piece in result.pieces:
-        for record in codec.decode(piece, check_crc=False):
-            if record.offset >= offset:
-                return record.timestamp_ms
-    return None
+        for header, body in codec.split(piece, check_crc=False):
+            if header.is_control or header.next_offset <= offset:
+                continue
+            records = kernel.decode_records(
+                codec.records_bytes(header, body),
+                header.record_count,
+                header.base_offset,
+                header.base_timestamp,
+                header.max_timestamp if header.is_log_append_time else None,
+            )
+            for record in records:
+                if record.offset >= offset:
+                    return Found(record.timestamp_ms, offset)
+    return Found(None, max(offset, result.next_offset))
