@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from bench.cache import kept
 from bench.servers import START_LIMIT_S, Server, ServerError, free_ports
 
 NATS_VERSION = "2.15.2"
@@ -42,35 +43,29 @@ class Nats(Server):
 
 def fetch_nats() -> Path:
     """The server's program; another one on the path will do, whatever its version, if there is no Go."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace-bench"
-    folder = cache / f"nats-{NATS_VERSION}"
-    program = folder / "nats-server"
-    if program.exists():
-        return program
-    go = shutil.which("go")
-    if go is None:
-        found = shutil.which("nats-server")
-        if found is None:
-            raise ServerError(
-                "go is needed once, to build nats-server (or nats-server itself on the path: apt install nats-server)"
-            )
+    name = f"nats-{NATS_VERSION}"
+    go, found = shutil.which("go"), shutil.which("nats-server")
+    if go is None and found is not None:
         return Path(found)
-    fresh = cache / f"nats-{NATS_VERSION}.{os.getpid()}"
-    fresh.mkdir(parents=True)
+    return kept(name, lambda folder: _build(go, folder)) / "nats-server"
+
+
+def _build(go: str | None, folder: Path) -> None:
+    if go is None:
+        raise ServerError(
+            "go is needed once, to build nats-server (or nats-server itself on the path: apt install nats-server)"
+        )
     print(f"building NATS {NATS_VERSION} by go", flush=True)
     begin = time.monotonic()
     done = subprocess.run(
         [go, "install", f"{NATS_MODULE}@v{NATS_VERSION}"],
-        env=os.environ | {"GOBIN": str(fresh)},
+        env=os.environ | {"GOBIN": str(folder)},
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        shutil.rmtree(fresh)
         raise ServerError(f"go could not build NATS {NATS_VERSION}:\n{done.stderr[-2000:]}")
-    fresh.rename(folder)
     print(f"built in {time.monotonic() - begin:.0f} s", flush=True)
-    return program
 
 
 def version(program: Path) -> str:

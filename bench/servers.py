@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from bench import raw
+from bench.cache import kept
 from headrace.testing.served import DOORS
 
 KAFKA_VERSION = "4.3.1"
@@ -205,31 +206,26 @@ def fetch_kafka_tools() -> Path:
 
 
 def fetch_jars(name: str, artifact: str) -> Path:
-    """One of Apache Kafka's artifacts with all that it needs, by version, kept in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace-bench"
-    folder = cache / f"{name}-{KAFKA_VERSION}"
-    if folder.exists():
-        return folder
+    """One of Apache Kafka's artifacts with all that it needs, by version."""
+    return kept(f"{name}-{KAFKA_VERSION}", lambda folder: _fetch_by_maven(artifact, folder))
+
+
+def _fetch_by_maven(artifact: str, folder: Path) -> None:
     if not shutil.which("mvn"):
         raise ServerError(
             f"mvn is needed once, to fetch Apache Kafka ({artifact}); or measure us alone: --servers headrace"
         )
-    fresh = cache / f"{name}-{KAFKA_VERSION}.{os.getpid()}"
-    fresh.mkdir(parents=True)
-    pom = fresh / "pom.xml"
+    pom = folder / "pom.xml"
     pom.write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>headrace</groupId><artifactId>bench</artifactId>"
         "<version>1</version><dependencies><dependency><groupId>org.apache.kafka</groupId>"
         f"<artifactId>{artifact}</artifactId><version>{KAFKA_VERSION}</version></dependency></dependencies></project>"
     )
     print(f"fetching Apache Kafka {KAFKA_VERSION} by mvn", flush=True)
-    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={fresh}", "-DincludeScope=runtime"]
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
     done = subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *copy], capture_output=True, text=True)
     if done.returncode:
-        shutil.rmtree(fresh)
         raise ServerError(f"mvn could not fetch Apache Kafka {KAFKA_VERSION}:\n{done.stdout[-2000:]}")
-    fresh.rename(folder)
-    return folder
 
 
 def java() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -70,7 +71,7 @@ async def test_tables_hold_what_a_consumer_hands_out(address: str, topic: str, c
 async def test_only_committed_records_are_in_the_tables_of_who_asks_for_them(address: str, topic: str) -> None:
     async with headrace.aio.connect(address) as client:
         await client.admin.create_topic(topic, partitions=1)
-        transact(address, topic)
+        await asyncio.to_thread(transact, address, topic)
         found = await tables(client, topic, isolation="read_committed")
         assert set(rows(found)) == await records(client, topic, isolation="read_committed")
         assert len(rows(found)) == 100
