@@ -56,11 +56,17 @@ def rows(frame: DataFrame) -> list[Row]:
             one.offset,
             round(one.timestamp.timestamp() * 1000),
             one.timestampType,
-            tuple((header.key, header.value) for header in one.headers),
+            _headers(one.headers),
         )
         for one in frame.collect()
     ]
     return sorted(found, key=lambda row: row[3:5])
+
+
+def _headers(found: list[Any] | None) -> Row:
+    """None are null, never an empty list, as in Spark's own source."""
+    assert found is None or found
+    return tuple((header.key, header.value) for header in found or ())
 
 
 def values(address: str, topic: str) -> list[bytes | None]:

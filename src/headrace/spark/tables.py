@@ -61,14 +61,23 @@ def _column(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return column
     if pa.types.is_timestamp(kind):
         return _microseconds(column)
-    if pa.types.is_list(kind):  # the same layout under other names
-        pairs = column.values
-        item = pa.StructArray.from_arrays(
-            [pairs.field(0), pairs.field(1)], fields=[kind.value_type.field(0), kind.value_type.field(1)]
-        )
-        validity, offsets = column.buffers()[:2]
-        return pa.Array.from_buffers(kind, len(column), [validity, offsets], offset=column.offset, children=[item])
+    if pa.types.is_list(kind):
+        return _headers(column, kind)
     return column.cast(kind)
+
+
+def _headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same layout under other names; a record without headers has null, as in Spark's own source."""
+    pairs = column.values
+    item = pa.StructArray.from_arrays(
+        [pairs.field(0), pairs.field(1)], fields=[kind.value_type.field(0), kind.value_type.field(1)]
+    )
+    validity, offsets = column.buffers()[:2]
+    has_some = pc.greater(pc.list_value_length(column), 0)
+    if column.offset == 0:
+        return pa.Array.from_buffers(kind, len(column), [has_some.buffers()[1], offsets], children=[item])
+    named = pa.Array.from_buffers(kind, len(column), [validity, offsets], offset=column.offset, children=[item])
+    return pc.if_else(has_some, named, pa.scalar(None, kind))
 
 
 def _microseconds(column: pa.Array) -> pa.Array:
