@@ -39,6 +39,16 @@ async def test_a_new_member_asks_twice_from_version_4_on(asker, version):
 
 
 @pytest.mark.parametrize("version", range(6))
+async def test_who_leaves_a_group_that_there_is_not_is_told_so_one_by_one(asker, version):
+    left = await leave(asker, "stranger", version)
+    if version < 3:
+        assert left.error_code == Code.UNKNOWN_MEMBER_ID
+    else:
+        assert left.error_code == Code.NONE
+        assert [(one.member_id, one.error_code) for one in left.members] == [("stranger", Code.UNKNOWN_MEMBER_ID)]
+
+
+@pytest.mark.parametrize("version", range(6))
 async def test_a_member_syncs_beats_and_leaves_in_every_version(asker, version):
     joined = await join(asker, 3)
     synced = await sync(asker, joined.member_id, 1, b"mine", version)
