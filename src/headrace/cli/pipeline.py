@@ -137,6 +137,7 @@ def _run(settings: Settings, master: str, chosen: dict[str, str], plots: bool) -
     from headrace.spark.pipelines import run as run_pipeline
     from headrace.spark.pipelines import session
     from headrace.spark.pipelines.preflight import check_ready
+    from headrace.spark.pipelines.run import PipelineFailed
     from headrace.spark.pipelines.session import LOG
 
     check_java()
@@ -146,10 +147,14 @@ def _run(settings: Settings, master: str, chosen: dict[str, str], plots: bool) -
     try:
         with _Asked() as asked:
             report = run_pipeline(spark, settings, note, asked.to_stop)
+    except PipelineFailed as error:
+        if error.report is not None:
+            note(error.report.line)
+        raise
     finally:
         spark.stop()
-    if plots:
-        _draw(settings)
+        if plots:
+            _draw(settings)
     done(report.line, report)
     if asked.by_hand:
         raise KeyboardInterrupt
@@ -186,16 +191,12 @@ class _Asked:
 def _draw(settings: Settings) -> None:
     from headrace.spark.pipelines.pictures import draw
     from headrace.spark.pipelines.progress import recorded
+    from headrace.spark.pipelines.run import state_of
 
-    seen = recorded(settings.home)
-    if not seen:
-        return
-    try:
-        page, _ = draw(settings.name, seen, settings.home)
-    except ImportError:
-        note('no plots: pip install "headrace[plot]" draws them')
-        return
-    note(f"plots: {page}")
+    seen, state = recorded(settings.home), state_of(settings.home)
+    why = state.error if state is not None else None
+    if seen or why:
+        note(f"plots: {draw(settings.name, seen, settings.home, why)[0]}")
 
 
 @app.command()

@@ -35,7 +35,9 @@ BATCH_LIMIT_S: Final = 600.0  # a micro-batch that hangs must not keep it from s
 
 
 class PipelineFailed(HeadraceError):
-    """The query ended with an error; the text is its cause."""
+    """The query ended with an error; the text is its cause, and `report` what it had done by then."""
+
+    report: Report | None = None
 
 
 class PipelineRuns(HeadraceError):
@@ -97,7 +99,7 @@ def run(
         _write(home, state)
         checkpoint = Store(spark, placed(spark, settings).checkpoint)
         recorder = Recorder(home, settings.name, say, lambda batch: late.watermark_ms(checkpoint, batch))
-        ended, why = "failed", None
+        ended, why, failed = "failed", None, None
         spark.streams.addListener(recorder)
         try:
             query = start(spark, placed(spark, settings))
@@ -114,11 +116,11 @@ def run(
                     query.stop()
                 raise
         except PySparkException as error:
-            why = cause_of(error)
-            raise PipelineFailed(why) from error
+            failed = PipelineFailed(why := cause_of(error))
+            raise failed from error
         except (Py4JError, ConnectionError) as error:
-            why = f"Spark's Java process does not answer any more: {cause_of(error)}"
-            raise PipelineFailed(why) from error
+            failed = PipelineFailed(why := f"Spark's Java process does not answer any more: {cause_of(error)}")
+            raise failed from error
         except BaseException as error:
             why = str(error) or type(error).__name__
             raise
@@ -129,6 +131,8 @@ def run(
             (home / STOP).unlink(missing_ok=True)
             took = time.time() - began
             _write(home, msgspec.structs.replace(state, state=ended, ended=began + took, error=why))
+            if failed is not None:
+                failed.report = _report(settings.name, ended, took, recorder)
         return _report(settings.name, ended, took, recorder)
 
 
