@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 import time
+import urllib.request
 from types import TracebackType
 from typing import Self
 
@@ -37,6 +38,14 @@ def publish(topic: str, value: bytes) -> bytes:
 
 def delivery(topic: str, value: bytes) -> bytes:
     return b"\x92" + text(topic) + value
+
+
+def metric(http: str, name: str, door: str = "msgpack") -> float:
+    """A door's, as Prometheus gets it."""
+    with urllib.request.urlopen(f"http://{http}/metrics/prometheus") as answer:
+        text = answer.read().decode()
+    (line,) = [line for line in text.splitlines() if line.startswith(f'{name}{{door="{door}"')]
+    return float(line.rpartition(" ")[2])
 
 
 class Raw:

@@ -12,11 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from headrace.doors.msgpack.limits import msgpack_limits
+from headrace.testing.broker import Broker
 from headrace.testing.served import ServedBroker
-from tests.doors_msgpack.kit import Raw, delivery, publish, subscribe
+from tests.doors_msgpack.kit import Raw, delivery, metric, publish, subscribe
 from tests.support import no_leak, open_sockets, serving, wait_until
 
 TRUE = b"\xc3"
+TCP_REPAIR = 19  # of Linux: a connection that is closed under it says nothing
+KEEPALIVE_TIMER = 2  # as the kernel shows it
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +41,19 @@ def undisturbed(node: ServedBroker) -> Iterator[None]:
         client.expect_nothing()
 
 
+def timer(local_port: int, remote_port: int) -> int:
+    """Which one runs for the node's side of a connection."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if [int(address.rpartition(":")[2], 16) for address in fields[1:3]] == [local_port, remote_port]:
+            return int(fields[5].partition(":")[0], 16)
+    raise AssertionError("there is no such connection")
+
+
+def _closed(broker: Broker) -> list[object]:
+    return [event.fields["cause"] for event in broker.events if event.name == "door.closed"]
+
+
 def test_garbage_closes_its_connection_and_no_other(node: ServedBroker) -> None:
     chance = random.Random(7)
     with undisturbed(node):
@@ -55,11 +72,41 @@ def test_a_command_that_comes_one_byte_at_a_time_is_taken(node: ServedBroker) ->
         client.expect(delivery("byte/x", b"\x93\x01\x02\x03"))
 
 
+HALF = publish("half", b"\xc6\x00\x0c\x00\x00" + b"x" * 5_000)
+
+
 def test_half_a_command_holds_up_nobody_and_ends_with_its_connection(node: ServedBroker) -> None:
     with undisturbed(node), contextlib.ExitStack() as stack:
         for _ in range(50):
             client = stack.enter_context(Raw(node.addresses["msgpack"]))
-            client.send(publish("half", b"\xc6\x00\x0c\x00\x00" + b"x" * 5_000))
+            client.send(HALF)
+
+
+def test_half_a_command_whose_rest_does_not_come_closes_its_connection_and_no_other() -> None:
+    limit_s = msgpack_limits().stall_ms / 1000
+    with Broker() as broker, contextlib.ExitStack() as stack:
+        address = broker.addresses["msgpack"]
+        halves, whole = [stack.enter_context(Raw(address)) for _ in range(10)], stack.enter_context(Raw(address))
+        whole.send(subscribe("whole"))
+        for client in halves:
+            client.send(subscribe("whole"))
+            client.in_order()
+            client.send(HALF)
+        whole.in_order()
+        wait_until(lambda: metric(broker.addresses["http"], "headrace_door_unfinished_bytes") == 10 * len(HALF))
+        broker.clock.advance(2)  # it is seen that nothing moves
+        broker.clock.advance(limit_s - 10)
+        whole.send(publish("whole", TRUE))
+        for client in (whole, *halves):  # not yet
+            client.expect(delivery("whole", TRUE))
+        broker.clock.advance(2)
+        broker.clock.advance(limit_s + 2)
+        for client in halves:
+            assert client.ends()
+        assert _closed(broker) == ["stalled"] * 10
+        whole.send(publish("whole", TRUE))
+        whole.expect(delivery("whole", TRUE))
+        whole.expect_nothing()
 
 
 def test_connections_that_end_in_a_reset_leave_nothing(node: ServedBroker) -> None:
@@ -113,7 +160,8 @@ def test_more_names_than_there_may_be_topics_are_still_delivered(node: ServedBro
             assert sorted(client.exactly(size) for _ in wanted) == wanted
 
 
-def test_a_connection_that_went_without_a_word_does_not_stay_for_ever(node: ServedBroker) -> None:
+def test_a_connection_that_ends_without_a_command_leaves_nothing(node: ServedBroker) -> None:
+    """The protocol has no word for it: the stream just ends."""
     before = open_sockets(node.pid)
     client = Raw(node.addresses["msgpack"])
     client.send(subscribe("gone"))
@@ -121,3 +169,72 @@ def test_a_connection_that_went_without_a_word_does_not_stay_for_ever(node: Serv
     wait_until(lambda: open_sockets(node.pid) == before + 1)
     client.socket.close()
     wait_until(lambda: open_sockets(node.pid) == before)
+
+
+def test_a_client_that_vanished_is_found_when_it_is_asked(node: ServedBroker) -> None:
+    """Its machine died and came back: no end and no reset were sent, and it knows nothing of the connection."""
+    before = open_sockets(node.pid)
+    client = Raw(node.addresses["msgpack"])
+    client.send(subscribe("vanished/*"))
+    client.in_order()
+    wait_until(lambda: open_sockets(node.pid) == before + 1)
+    try:
+        client.socket.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+    except OSError:
+        client.socket.close()
+        pytest.skip("only who may administer the network makes a connection vanish")
+    client.socket.close()
+    time.sleep(0.3)
+    assert open_sockets(node.pid) == before + 1, "the node has not heard of it"
+    with Raw(node.addresses["msgpack"]) as publisher:
+        publisher.send(publish("vanished/x", TRUE))
+        publisher.in_order()
+    wait_until(lambda: open_sockets(node.pid) == before)
+
+
+def test_the_kernel_asks_after_a_client_that_is_silent(node: ServedBroker) -> None:
+    """So one that vanished and has nothing to get is found too, after two minutes."""
+    with Raw(node.addresses["msgpack"]) as client:
+        client.in_order()
+        here, there = (int(address[1]) for address in (client.socket.getpeername(), client.socket.getsockname()))
+        wait_until(lambda: timer(here, there) == KEEPALIVE_TIMER)
+
+
+def test_a_client_that_takes_nothing_any_more_is_taken_for_gone_after_an_hour() -> None:
+    """Its machine hangs, or the way to it is cut: whatever is sent stays unsent."""
+    limit_s = msgpack_limits().take_ms / 1000
+    with Broker() as broker, Raw(broker.addresses["msgpack"], receive_bytes=4 << 10) as hung:
+        hung.send(subscribe("hung"))
+        hung.in_order()
+        with Raw(broker.addresses["msgpack"]) as client:
+            client.send(b"".join(publish("hung", b"\xc5\xff\xff" + b"x" * 0xFFFF) for _ in range(200)))
+            client.in_order()
+            broker.clock.advance(2)
+            broker.clock.advance(limit_s / 2)
+            client.in_order()
+            assert not _closed(broker)
+            broker.clock.advance(limit_s)
+            wait_until(lambda: _closed(broker) == ["slow"])
+            client.send(publish("hung", TRUE))
+            client.expect_nothing()
+
+
+def test_one_connection_more_than_there_may_be_is_closed_and_the_others_stay(tmp_path: Path) -> None:
+    with serving(tmp_path, "--msgpack-max-connections", "20") as node, contextlib.ExitStack() as stack:
+        address = node.addresses["msgpack"]
+        clients = [stack.enter_context(Raw(address)) for _ in range(20)]
+        for client in clients:
+            client.send(subscribe("crowd"))
+            client.in_order()
+        for _ in range(5):
+            with Raw(address) as refused:
+                assert refused.ends()
+        assert metric(node.http, "headrace_door_connections_refused_total") == 5
+        clients[0].send(publish("crowd", TRUE))
+        for client in clients:
+            client.expect(delivery("crowd", TRUE))
+            client.expect_nothing()
+        clients.pop().socket.close()
+        wait_until(lambda: metric(node.http, "headrace_door_connections") == 19)
+        with Raw(address) as heir:
+            heir.in_order()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import socket
 import struct
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pytest
 
 from headrace.testing.broker import Broker
 from headrace.testing.served import ServedBroker
-from tests.doors_msgpack.kit import Raw, delivery, publish, subscribe
+from tests.doors_msgpack.kit import LIMIT_S, Raw, delivery, metric, publish, subscribe
 from tests.support import MIB, rss_bytes, serving, wait_until
 
 SIZE = 1000  # of a value
+LOST = "headrace_door_lost_records_total"
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +46,9 @@ def numbers(client: Raw, topic: str, last: int) -> list[int]:
     return found
 
 
-def metric(node: ServedBroker, name: str) -> float:
-    with urllib.request.urlopen(f"http://{node.http}/metrics/prometheus") as answer:
-        text = answer.read().decode()
-    (line,) = [line for line in text.splitlines() if line.startswith(name + '{door="msgpack"')]
-    return float(line.rpartition(" ")[2])
-
-
 def test_a_stalled_subscriber_among_a_hundred_disturbs_nobody_and_loses_only_the_oldest(node: ServedBroker) -> None:
     count, at_once = 24_000, 400
-    lost, before = metric(node, "headrace_door_lost_records_total"), rss_bytes(node.pid)
+    lost, before = metric(node.http, LOST), rss_bytes(node.pid)
     with contextlib.ExitStack() as stack:
         stalled = stack.enter_context(Raw(node.addresses["msgpack"], receive_bytes=64 << 10))
         others = [stack.enter_context(Raw(node.addresses["msgpack"])) for _ in range(99)]
@@ -73,7 +68,7 @@ def test_a_stalled_subscriber_among_a_hundred_disturbs_nobody_and_loses_only_the
         assert found[0] == 0
         missing = count - len(found)
         assert missing > 5_000
-        wait_until(lambda: metric(node, "headrace_door_lost_records_total") - lost == missing)
+        wait_until(lambda: metric(node.http, LOST) - lost == missing)
         publisher.send(publish("slow", value(count)))
         assert numbers(stalled, "slow", count) == [count], "it is still connected"
 
@@ -104,6 +99,28 @@ def test_of_a_topic_on_disk_a_slow_subscriber_loses_nothing() -> None:
             assert numbers(slow, "kept", count) == [count]
 
 
+def test_of_a_hundred_topics_on_disk_a_slow_subscriber_loses_nothing() -> None:
+    """Though what all of them have for it is far more than may wait."""
+    count, at_once = 600, 100
+    topics = [f"kept{number:02}" for number in range(100)]
+    with Broker(topics=topics) as broker, Raw(broker.addresses["msgpack"], receive_bytes=64 << 10) as slow:
+        slow.send(subscribe("kept*"))
+        slow.in_order()
+        with Raw(broker.addresses["msgpack"]) as publisher:
+            for first in range(0, count, at_once):
+                for topic in topics:
+                    publisher.send(commands(topic, first, at_once))
+            publisher.in_order()
+        size, found = len(delivery(topics[0], value(0))), dict.fromkeys(topics, 0)
+        for _ in range(count * len(topics)):
+            one = slow.exactly(size)
+            topic = one[2:8].decode()
+            assert one == delivery(topic, value(found[topic]))
+            found[topic] += 1
+        slow.expect_nothing()
+        assert metric(broker.addresses["http"], LOST) == 0
+
+
 def test_memory_of_a_thousand_stalled_subscribers_is_bounded(node: ServedBroker) -> None:
     before = rss_bytes(node.pid)
     with contextlib.ExitStack() as stack:
@@ -119,3 +136,30 @@ def test_memory_of_a_thousand_stalled_subscribers_is_bounded(node: ServedBroker)
         assert time.monotonic() - began < 60
         assert rss_bytes(node.pid) - before < 400 * MIB
         publisher.expect_nothing()
+
+
+def test_what_a_slow_subscriber_at_the_lines_door_loses_of_a_memory_topic_is_counted(node: ServedBroker) -> None:
+    count, ring_bytes = 40_000, 16 * MIB
+    host, _, port = node.addresses["lines"].rpartition(":")
+    before = metric(node.http, LOST, "lines")
+    with Raw(node.addresses["msgpack"]) as publisher, socket.socket() as link:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+        link.settimeout(LIMIT_S)
+        link.connect((host, int(port)))
+        link.sendall(b"SUB ring\n")
+        lines = link.makefile("rb")
+        while not lines.readline().startswith(b"OK subscribed"):
+            pass
+        assert count * SIZE > ring_bytes
+        for first in range(0, count, 400):
+            publisher.send(commands("ring", first, 400))
+        publisher.in_order()
+        assert metric(node.http, LOST, "lines") == before, "it may still come for them"
+        last, got = base64.b64encode(value(count - 1)), 0
+        for line in lines:
+            if line.startswith(b"MSG ring "):
+                got += 1
+                if last in line:
+                    break
+        assert got < count
+        assert metric(node.http, LOST, "lines") - before == count - got

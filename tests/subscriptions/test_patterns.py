@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.subscriptions.index import PatternIndex
+from headrace.broker.subscriptions import index as index_module
+from headrace.broker.subscriptions.index import CHANGES_KEPT, PatternIndex
 from headrace.broker.subscriptions.pattern import SYSTEM, Pattern
 
 FEW = st.text(alphabet="ab/é!", max_size=8)
 WILD = st.text(alphabet="ab/é!*?", max_size=8)
 SYSTEMS = st.sampled_from(["", "!system", "!system/", "!sys"])
+LONGER = st.text(alphabet="ab*?", min_size=8, max_size=24)  # long enough for drawers of every size
 names = st.builds(str.__add__, SYSTEMS, FEW)
 patterns = st.builds(str.__add__, SYSTEMS, WILD)
 
@@ -92,6 +95,46 @@ def test_the_index_finds_everybody_whose_pattern_matches_once(
     assert not index._suffixes._by_length
 
 
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(["add", "remove"]), st.one_of(patterns, LONGER), st.integers(0, 3)),
+            st.tuples(st.just("many"), st.sampled_from(["x", "a"]), st.integers(1, 2 * CHANGES_KEPT)),
+            st.tuples(st.just("look"), st.just(""), st.just(0)),
+        ),
+        max_size=40,
+    ),
+    st.lists(st.one_of(names, st.text(alphabet="ab", min_size=8, max_size=24)), min_size=1, max_size=4),
+)
+def test_what_the_index_remembers_of_names_is_right_while_patterns_come_and_go(
+    steps: list[tuple[str, str, int]], asked: list[str]
+) -> None:
+    index: PatternIndex[int] = PatternIndex()
+    held: dict[tuple[str, int], None] = {}
+    for what, pattern, number in (*steps, ("look", "", 0)):
+        if what == "look":
+            for name in asked:
+                found = list(index.owners(name))
+                assert sorted(found) == sorted({owner for text, owner in held if wanted(text, name)})
+        elif what == "many":
+            for count in range(number):  # more than the index remembers
+                index.add(f"{pattern}{count % 3}*", 4)
+                index.remove(f"{pattern}{count % 3}*", 4)
+        elif what == "add":
+            index.add(pattern, number)
+            held[pattern, number] = None
+        else:
+            found_pattern = index.remove(pattern, number)
+            assert (found_pattern is not None) == ((pattern, number) in held)
+            held.pop((pattern, number), None)
+    for pattern, owner in held:
+        index.remove(pattern, owner)
+    assert not len(index)
+    assert not any(drawers._by_length for drawers in index._all)
+    assert not index._found
+    assert not index._weight
+
+
 def test_a_pattern_made_to_be_slow_is_not() -> None:
     pattern = Pattern("*a" * 100 + "*b")
     began = time.perf_counter()
@@ -117,3 +160,119 @@ def test_among_ten_thousand_patterns_a_topic_is_found_in_less_than_a_millisecond
             assert list(index.owners(f"room-{number}-a/temperature")) == [number]
         quickest = min(quickest, (time.perf_counter() - began) / 40)
     assert quickest < 0.001
+
+
+class Tries:
+    """Counts how often a pattern is tried."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, matches = 0, Pattern.matches
+
+        def counted(pattern: Pattern, name: str) -> bool:
+            self.count += 1
+            return matches(pattern, name)
+
+        monkeypatch.setattr(Pattern, "matches", counted)
+
+    def taken(self) -> int:
+        count, self.count = self.count, 0
+        return count
+
+
+CLASSES: dict[str, tuple[Callable[[int], str], Callable[[int], str]]] = {  # of patterns, with names that they match
+    "literal": (lambda n: f"plain/{n}", lambda n: f"plain/{n}"),
+    "prefix": (lambda n: f"site/{n}/*", lambda n: f"site/{n}/x"),
+    "suffix": (lambda n: f"*/sensor-{n}", lambda n: f"x/sensor-{n}"),
+    "inner": (lambda n: f"*/sensor-{n}/*", lambda n: f"x/sensor-{n}/y"),
+    "inner of long names": (lambda n: f"*/sensor-{n}/*", lambda n: f"{'x' * 120}/sensor-{n}/{'y' * 110}"),
+    "one character": (lambda n: f"?ensor-{n}/?", lambda n: f"sensor-{n}/y"),
+    "every second character": (lambda n: "?".join(f"{n:05}"), lambda n: "-".join(f"{n:05}")),
+    "the same and a star": (lambda n: "*" + "?".join(f"{n:05}"), lambda n: "x" + "-".join(f"{n:05}")),
+    "mixed": (lambda n: f"s*te/{n}/?ensor*nd", lambda n: f"site/{n}/sensor/end"),
+    "the same ends": (lambda n: f"site/*/{n}-?/*/end", lambda n: f"site/x/{n}-a/y/end"),
+    "one character inside": (
+        lambda n: f"*-{n // 100:02}?{n % 100:02}-*",
+        lambda n: f"a-{n // 100:02}x{n % 100:02}-b",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_of_ten_thousand_patterns_of_one_kind_few_are_tried(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern, name = CLASSES[kind]
+    index: PatternIndex[int] = PatternIndex()
+    tries = Tries(monkeypatch)
+    for number in range(10_000):
+        index.add(pattern(number), number)
+    assert tries.taken() == 0
+    asked = range(0, 10_000, 50)
+    for number in asked:
+        assert number in index.owners(name(number))
+    assert tries.taken() < (200 if kind == "one character inside" else 50) * len(asked)
+    for number in asked:
+        index.owners(name(number))
+    assert tries.taken() == 0, "what was found is kept"
+    for number in range(10_000):
+        index.remove(pattern(number), number)
+    assert tries.taken() == 0
+
+
+def test_whoever_subscribes_all_the_time_makes_nobody_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    index: PatternIndex[int] = PatternIndex()
+    for number in range(1_000):
+        index.add(f"*/sensor-{number}/*", number)
+    asked = [f"x/sensor-{number}/y" for number in range(1_000)]
+    for name in asked:
+        index.owners(name)
+    looks: list[str] = []
+    look = index._look
+    monkeypatch.setattr(index, "_look", lambda name: looks.append(name) or look(name))  # type: ignore[func-returns-value]
+    for turn in range(20):
+        index.add(f"other-{turn}-*", 7)
+        for name in asked:
+            assert list(index.owners(name)) == [asked.index(name)]
+        index.remove(f"other-{turn}-*", 7)
+    assert looks == []
+    index.add("x/sensor-5/?", 7)
+    assert [sorted(index.owners(name)) for name in asked[4:7]] == [[4], [5, 7], [6]]
+    assert looks == [asked[5]]
+
+
+def test_ten_thousand_patterns_of_one_owner_that_all_match_are_found_by_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    index: PatternIndex[int] = PatternIndex()
+    for number in range(5_000):
+        index.add("".join("a?"[int(bit)] for bit in f"{number:013b}") + "*", 1)
+        index.add("".join("?*"[int(bit)] for bit in f"{number:013b}"), 1)
+    tries = Tries(monkeypatch)
+    for number in range(100):
+        assert list(index.owners(f"{'a' * 20}-{number}")) == [1]
+    assert tries.taken() <= 100 * 20
+
+
+def test_what_is_kept_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "NAMES_KEPT", 50)
+    monkeypatch.setattr(index_module, "OWNERS_KEPT", 100)
+    index: PatternIndex[int] = PatternIndex()
+    for owner in range(10):
+        index.add("*", owner)
+    for number in range(1_000):
+        assert len(index.owners(f"n{number}")) == 10
+    assert len(index._found) == 50
+    index.add("?*", 10)
+    for number in range(1_000):
+        assert len(index.owners(f"n{number}")) == 11
+    assert len(index._found) == 9, "each has a list of its own, of eleven"
+    index.owners("n" * 1_000)
+    assert len(index._found) == 9
+
+
+def test_a_pattern_longer_than_any_name_costs_nothing_but_its_text() -> None:
+    index: PatternIndex[int] = PatternIndex()
+    began = time.perf_counter()
+    for number in range(4):
+        index.add("a" + "*" * 1_000_000 + f"{number}", number)
+        index.add("a?" * 500_000 + f"{number}", number)
+        assert not index.owners(f"aaaaaa{number}")
+    assert time.perf_counter() - began < 2

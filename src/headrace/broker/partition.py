@@ -242,6 +242,9 @@ class Partition:
         self.dirty = False
         if self.log is None:
             raise self.error or NotLeader(f"{self!r} was closed")
+        subscriptions = self._broker.subscriptions
+        if subscriptions.is_gathering:
+            subscriptions.expect(self)
         self.log.flush()
 
     def check_in_sync(self) -> None:

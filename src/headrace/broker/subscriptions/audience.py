@@ -1,7 +1,9 @@
 """The audience of a feed: all whose patterns match the topic's name, as one subscriber.
 
-So a topic costs one place, not one for each pattern or connection. Who has no room gets a place of its own, as any
-other subscriber, and comes back when it has caught up: a member of the audience is either in it or has a place.
+So a topic costs one place, not one for each pattern or connection. Who they are is asked with each run: patterns come
+and go without a word to the topics that they match. Who has no room gets a place of its own, as any other subscriber,
+and comes back when it has caught up: a member of the audience is either in it or has a place. No room is no room for
+any topic: until it has some again, it gets nothing but what lies in memory alone, which it may lose.
 """
 
 from __future__ import annotations
@@ -21,37 +23,36 @@ if TYPE_CHECKING:
 class Audience:
     """The subscriber of the place that all share."""
 
-    __slots__ = ("_index", "_members", "_version", "away", "feed", "name", "place")
+    __slots__ = ("_index", "away", "feed", "name", "place")
 
     def __init__(self, feed: Feed, index: PatternIndex[PatternSubscription]) -> None:
         self.feed, self._index = feed, index
         self.name = feed.partition.topic.name
         self.away: dict[PatternSubscription, Place] = {}  # those with places of their own
-        self._members: Collection[PatternSubscription] = ()
-        self._version = -1
-        self.place = feed.add(self, None)
+        self.place = feed.add_first(self)
         feed.audience = self
 
     @property
     def members(self) -> Collection[PatternSubscription]:
-        index = self._index
-        if self._version != index.version:
-            self._members, self._version = index.owners(self.name), index.version
-        return self._members
+        return self._index.owners(self.name)
 
     def deliver(self, run: Run) -> bool:
-        away = self.away
-        for member in tuple(self.members):
+        away, is_memory = self.away, run.topic.config.is_memory
+        for member in self.members:
             if member in away or member.is_closed:
+                continue
+            if member.is_full and not is_memory:
+                self._send_away(member, run.first_offset, State.FULL)
                 continue
             member.is_resumed = False
             if not member.subscriber.deliver(run) and not member.is_resumed and not member.is_closed:
+                member.is_full = True
                 self._send_away(member, run.next_offset, State.FULL)
         return True
 
     def lost(self, topic: str, count: int) -> None:
-        for member in tuple(self.members):
-            if member not in self.away:
+        for member in self.members:
+            if member not in self.away and not member.is_closed:
                 member.subscriber.lost(topic, count)
 
     def came_late(self, member: PatternSubscription, position: int) -> None:
@@ -86,6 +87,24 @@ class _Away(Place):
     def __init__(self, audience: Audience, member: PatternSubscription) -> None:
         super().__init__(audience.feed, member.subscriber, None)
         self._audience, self._member = audience, member
+
+    def deliver(self, run: Run) -> None:
+        member = self._member
+        if member.is_closed:  # and not forgotten yet
+            self._audience.forget(member)
+        elif member.is_full:  # while this was read
+            if self.state is State.LIVE:
+                self.feed.left_live(self)
+            self.stand_at(run.first_offset, State.FULL)
+        else:
+            super().deliver(run)
+            member.is_full |= self.state is State.FULL
+
+    def next(self) -> None:
+        if self._member.is_full and self.state is State.BEHIND:
+            self.state = State.FULL
+        else:
+            super().next()
 
     def go_live(self) -> bool:
         """Back into the audience, if that is where it is itself; else it stays by itself."""

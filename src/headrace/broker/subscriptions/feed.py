@@ -75,6 +75,15 @@ class Feed:
                 self.partition.when_opened(self._opened)
         return place
 
+    def add_first(self, subscriber: Subscriber) -> Place:
+        """As `add`, but what is staged is for it: somebody is about to write that."""
+        log = self.partition.log
+        assert log is not None
+        place = Place(self, subscriber, None)
+        self.seat(place)
+        self._join(place, log.stable_offset)
+        return place
+
     def seat(self, place: Place) -> None:
         """It is one of this feed's, wherever it stands."""
         self._places[place] = None

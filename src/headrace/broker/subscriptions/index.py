@@ -1,111 +1,176 @@
 """The index of patterns: who wants a topic, by its name.
 
-A pattern without wildcards is found by its text. One with wildcards lies in a drawer, named by what it begins with or
-by what it ends with, whichever is longer: of ten thousand patterns only those are tried whose beginning or end a name
-has. Those that begin and end with a wildcard are tried for every name. What is found is good until `version` rises.
+A pattern without wildcards is found by its text, any other lies in a drawer (drawers.py): of ten thousand patterns only
+those are tried that have a text in common with the name.
+
+What was found for a name is kept, and is good as long as no pattern came or went that matches the name: who subscribes
+all the time does not make others look again. After more changes than are remembered it is looked for anew, when
+somebody asks.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
-from typing import Generic, TypeVar
+from itertools import islice
+from typing import Generic
 
+from headrace.broker.subscriptions.drawers import Drawer, Drawers, Ends, Entry, Grams, Holes, Key, Lengths, Owner
 from headrace.broker.subscriptions.pattern import Pattern
 
-Owner = TypeVar("Owner")
+CHANGES_KEPT = 64  # to try so many patterns costs what looking anew does
+NAMES_KEPT = 32_768  # as many partitions as a node has, some MB
+OWNERS_KEPT = 1 << 22  # of all names together, 8 bytes each; those who share one pattern are not counted
+LONGEST_KEPT = 249  # characters of a name: no topic has a longer one
+FEW = 8  # patterns in one drawer that need no better one
+FEW_OWNERS = 16  # of one drawer, that it pays to look whether all of them are found
 
 
-class Entry(Generic[Owner]):
-    """A pattern and whose it is, in the order in which they came."""
+class _Found(Generic[Owner]):
+    __slots__ = ("owners", "version", "weight")
 
-    __slots__ = ("owners", "pattern")
-
-    def __init__(self, pattern: Pattern) -> None:
-        self.pattern = pattern
-        self.owners: dict[Owner, None] = {}
-
-
-class _Drawers(Generic[Owner]):
-    """Entries by a piece of text at one end of a name."""
-
-    def __init__(self, is_suffix: bool) -> None:
-        self._is_suffix = is_suffix
-        self._by_length: dict[int, dict[str, dict[str, Entry[Owner]]]] = {}  # text length, text, pattern
-
-    def add(self, text: str, entry: Entry[Owner]) -> None:
-        drawers = self._by_length.setdefault(len(text), {})
-        drawers.setdefault(text, {})[entry.pattern.text] = entry
-
-    def remove(self, text: str, entry: Entry[Owner]) -> None:
-        drawers = self._by_length[len(text)]
-        del drawers[text][entry.pattern.text]
-        if not drawers[text]:
-            del drawers[text]
-        if not drawers:
-            del self._by_length[len(text)]
-
-    def find(self, name: str) -> Iterator[Entry[Owner]]:
-        for length, drawers in self._by_length.items():
-            if length <= len(name):
-                drawer = drawers.get(name[len(name) - length :] if self._is_suffix else name[:length])
-                if drawer is not None:
-                    yield from drawer.values()
+    def __init__(self, owners: tuple[Owner, ...], weight: int, version: int) -> None:
+        self.owners, self.weight, self.version = owners, weight, version
 
 
 class PatternIndex(Generic[Owner]):
     def __init__(self) -> None:
         self.version = 0
         self._entries: dict[str, Entry[Owner]] = {}
-        self._prefixes: _Drawers[Owner] = _Drawers(is_suffix=False)
-        self._suffixes: _Drawers[Owner] = _Drawers(is_suffix=True)
+        self._prefixes: Ends[Owner] = Ends(is_suffix=False)
+        self._suffixes: Ends[Owner] = Ends(is_suffix=True)
+        self._inner: Grams[Owner] = Grams()
+        self._heads: Holes[Owner] = Holes(is_tail=False)
+        self._tails: Holes[Owner] = Holes(is_tail=True)
+        self._loose: Lengths[Owner] = Lengths()
+        self._all = self._prefixes, self._suffixes, self._inner, self._heads, self._tails, self._loose
+        self._changed: deque[Pattern] = deque(maxlen=CHANGES_KEPT)
+        self._found: OrderedDict[str, _Found[Owner]] = OrderedDict()
+        self._weight = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, text: str, owner: Owner) -> Pattern | None:
-        """The pattern, if it was not there yet."""
-        self.version += 1
+    def add(self, text: str, owner: Owner) -> Pattern:
         entry = self._entries.get(text)
-        if entry is not None:
-            entry.owners[owner] = None
-            return None
-        entry = self._entries[text] = Entry(Pattern(text))
-        entry.owners[owner] = None
-        if not entry.pattern.is_literal:
-            self._drawers(entry.pattern).add(*self._key(entry))
+        if entry is None:
+            entry = self._entries[text] = Entry(Pattern(text))
+            if not entry.pattern.is_literal:
+                self._file(entry)
+        entry.add(owner)
+        self._has_changed(entry.pattern)
         return entry.pattern
 
     def remove(self, text: str, owner: Owner) -> Pattern | None:
-        """The pattern, if nobody has it any more."""
+        """None: it was not there."""
         entry = self._entries.get(text)
         if entry is None or owner not in entry.owners:
             return None
-        self.version += 1
-        del entry.owners[owner]
-        if entry.owners:
-            return None
-        del self._entries[text]
-        if not entry.pattern.is_literal:
-            self._drawers(entry.pattern).remove(*self._key(entry))
+        entry.remove(owner)
+        if not entry.owners:
+            del self._entries[text]
+            if entry.drawer is not None:
+                entry.drawer.drawers.remove(entry)
+        self._has_changed(entry.pattern)
         return entry.pattern
 
     def owners(self, name: str) -> Collection[Owner]:
-        """Each once, however many of its patterns match. Not to be changed: it may be the index's own."""
-        found = [entry for entry in self._entries_for(name) if entry.pattern.matches(name)]
-        if len(found) == 1:
-            return found[0].owners
-        return {owner: None for entry in found for owner in entry.owners}
+        """Each once, however many of its patterns match."""
+        found = self._found.get(name)
+        if found is not None:
+            if found.version == self.version:
+                return found.owners
+            if not self._concerns(name, self.version - found.version):
+                found.version = self.version
+                return found.owners
+            del self._found[name]
+            self._weight -= found.weight
+        return self._look(name) if self._entries else ()
 
-    def _entries_for(self, name: str) -> Iterator[Entry[Owner]]:
+    def _concerns(self, name: str, changes: int) -> bool:
+        """Whether any of the last so many may have changed who wants it."""
+        if changes > len(self._changed):
+            return True
+        return any(pattern.matches(name) for pattern in islice(reversed(self._changed), changes))
+
+    def _has_changed(self, pattern: Pattern) -> None:
+        self.version += 1
+        self._changed.append(pattern)
+        if not self._entries:
+            self._found.clear()
+            self._weight = 0
+
+    def _look(self, name: str) -> tuple[Owner, ...]:
         literal = self._entries.get(name)
+        found: _Matches[Owner] = _Matches(name)
         if literal is not None and literal.pattern.is_literal:
-            yield literal
-        yield from self._prefixes.find(name)
-        yield from self._suffixes.find(name)
+            found.take(literal)
+        for drawers in self._all:
+            if drawers:
+                for drawer in drawers.find(name):
+                    found.search(drawer)
+        if found.merged is not None:
+            return self._keep(name, tuple(found.merged), len(found.merged))
+        return self._keep(name, found.first.together if found.first is not None else (), 0)
 
-    def _drawers(self, pattern: Pattern) -> _Drawers[Owner]:
-        return self._suffixes if len(pattern.suffix) > len(pattern.prefix) else self._prefixes
+    def _keep(self, name: str, owners: tuple[Owner, ...], weight: int) -> tuple[Owner, ...]:
+        if len(name) <= LONGEST_KEPT:
+            self._found[name] = _Found(owners, weight, self.version)
+            self._weight += weight
+            while len(self._found) > NAMES_KEPT or self._weight > OWNERS_KEPT:
+                self._weight -= self._found.popitem(last=False)[1].weight
+        return owners
 
-    def _key(self, entry: Entry[Owner]) -> tuple[str, Entry[Owner]]:
+    def _file(self, entry: Entry[Owner]) -> None:
+        """Into the smallest drawer. Holes are a look for each name, so they have to be needed."""
         pattern = entry.pattern
-        return (pattern.suffix if len(pattern.suffix) > len(pattern.prefix) else pattern.prefix), entry
+        choices = self._sized(pattern, self._prefixes, self._suffixes, self._inner, self._loose)
+        best = min(choices, key=_rank, default=None)
+        if best is None or best[0] >= FEW:
+            best = min((*self._sized(pattern, self._heads, self._tails), *((best,) if best else ())), key=_rank)
+        _, drawers, key = best
+        drawers.add(key, entry)
+
+    def _sized(self, pattern: Pattern, *among: Drawers[Owner]) -> Iterator[tuple[int, Drawers[Owner], Key]]:
+        for drawers in among:
+            for key in drawers.keys(pattern):
+                yield drawers.size(key), drawers, key
+
+
+class _Matches(Generic[Owner]):
+    """What is found for one name. The owners of one entry are not copied."""
+
+    __slots__ = ("_known", "_name", "first", "merged")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.first: Entry[Owner] | None = None
+        self.merged: dict[Owner, None] | None = None
+        self._known: dict[Owner, None] = {}
+
+    def take(self, entry: Entry[Owner]) -> None:
+        if not entry.pattern.matches(self._name):
+            return
+        if self.first is None:
+            self.first, self._known = entry, entry.owners
+            return
+        if self.merged is None:
+            self.merged = self._known = dict(self._known)
+        self.merged.update(entry.owners)
+
+    def search(self, drawer: Drawer[Owner]) -> None:
+        """Who has many patterns that match is found by the first of them."""
+        is_few = len(drawer.owners) <= FEW_OWNERS
+        for entry in drawer.entries.values():
+            if is_few:
+                if drawer.owners.keys() <= self._known.keys():
+                    return
+            elif len(entry.owners) == 1 and entry.owners.keys() <= self._known.keys():
+                continue
+            self.take(entry)
+
+
+def _rank(choice: tuple[int, object, Key]) -> tuple[int, int]:
+    """The fewest patterns, then the longest text."""
+    size, _, (_, text) = choice
+    return size, -len(text)

@@ -6,71 +6,126 @@ mean the broker's own talk.
 
 A pattern is taken apart at its stars. The first part stands at the beginning of a name, the last one at the end, and
 each of the others at the first place where it fits behind the one before, with at least one character between them: no
-pattern makes this slow, as some would a regular expression.
+pattern makes this slow, as some would a regular expression, and none has to be compiled. Where a part with `?` fits is
+found for all places at once: a bit for each place of a name where a character stands, shifted and put together.
 """
 
 from __future__ import annotations
 
-import re
+import functools
 
 SYSTEM = "!system"
+NAMES_AT_HAND = 16  # of which the places of characters are known: many patterns are tried for the same name
 
 
 class Pattern:
-    __slots__ = ("_first", "_last", "_middle", "_min_length", "is_literal", "prefix", "suffix", "text")
+    __slots__ = ("_parts", "is_literal", "is_loose", "min_length", "prefix", "suffix", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.min_length = len(text)  # a star is at least one character
         self.is_literal = "*" not in text and "?" not in text
-        parts = text.split("*")
-        self._first = _Part(parts[0])
-        self._middle = [_Part(part) for part in parts[1:-1]]
-        self._last = _Part(parts[-1]) if len(parts) > 1 else None
-        self._min_length = len(text)  # a star is at least one character
-        self.prefix = re.split(r"[*?]", text, maxsplit=1)[0]
-        self.suffix = re.split(r"[*?]", text)[-1]
+        self.is_loose = not self.is_literal and not text.strip("*?")  # any name that is long enough
+        self.prefix, self.suffix = self.head.partition("?")[0], self.tail.rpartition("?")[2]
+        self._parts: tuple[_Part, list[_Part], _Part | None] | None = None
 
     def __repr__(self) -> str:
         return f"<pattern {self.text!r}>"
 
+    @property
+    def head(self) -> str:
+        """What names begin with, `?` included."""
+        return self.text.partition("*")[0]
+
+    @property
+    def tail(self) -> str:
+        return self.text.rpartition("*")[2]
+
+    @property
+    def inner(self) -> list[str]:
+        """Texts that every name has, beside the prefix and the suffix."""
+        return [piece for piece in self.text.replace("*", "?").split("?")[1:-1] if piece]
+
     def matches(self, name: str) -> bool:
         if name.startswith(SYSTEM) and not self.text.startswith(SYSTEM):
             return False
-        return self._fits(name)
+        return len(name) >= self.min_length and self._fits(name)
 
     def _fits(self, name: str) -> bool:
-        length = len(name)
-        if length < self._min_length or not self._first.stands_at(name, 0):
+        first, middle, last = self._parts or self._take_apart()
+        if not first.stands_at(name, 0):
             return False
-        at, last = self._first.length, self._last
+        at, length = first.length, len(name)
         if last is None:
             return length == at
-        for part in self._middle:
+        end = length - last.length
+        if not last.stands_at(name, end):
+            return False
+        for part in middle:
             at = part.find(name, at + 1)
             if at < 0:
                 return False
             at += part.length
-        end = length - last.length
-        return end > at and last.stands_at(name, end)
+        return end > at
+
+    def _take_apart(self) -> tuple[_Part, list[_Part], _Part | None]:
+        """Not before a name is there that is long enough."""
+        first, *others = map(_Part, self.text.split("*"))
+        self._parts = parts = first, others[:-1], others[-1] if others else None
+        return parts
 
 
 class _Part:
     """Without stars."""
 
-    __slots__ = ("_regex", "_text", "length")
+    __slots__ = ("_pieces", "_text", "length")
 
     def __init__(self, text: str) -> None:
         self._text, self.length = text, len(text)
-        fixed = (re.escape(piece) for piece in text.split("?"))
-        self._regex = re.compile(".".join(fixed), re.DOTALL) if "?" in text else None
+        self._pieces = _pieces(text) if "?" in text else None
 
     def stands_at(self, name: str, at: int) -> bool:
-        if self._regex is None:
+        if self._pieces is None:
             return name.startswith(self._text, at)
-        return self._regex.match(name, at) is not None
+        for place, piece in self._pieces:
+            if not name.startswith(piece, at + place):
+                return False
+        return at + self.length <= len(name)
 
     def find(self, name: str, at: int) -> int:
-        if self._regex is None:
+        if self._pieces is None:
             return name.find(self._text, at)
-        found = self._regex.search(name, at)
-        return -1 if found is None else found.start()
+        last = len(name) - self.length
+        if last < at:
+            return -1
+        for place, piece in self._pieces:  # most often one is nowhere
+            if name.find(piece, at + place) < 0:
+                return -1
+        places, fits = _places(name), (1 << (last + 1)) - (1 << at)
+        for place, piece in self._pieces:
+            for further, one in enumerate(piece, place):
+                fits &= places.get(one, 0) >> further
+            if not fits:
+                return -1
+        return (fits & -fits).bit_length() - 1
+
+
+def _pieces(text: str) -> list[tuple[int, str]]:
+    """What stands between the `?`, and where."""
+    found, at = [], 0
+    for piece in text.split("?"):
+        if piece:
+            found.append((at, piece))
+        at += len(piece) + 1
+    return found
+
+
+@functools.lru_cache(NAMES_AT_HAND)
+def _places(name: str) -> dict[str, int]:
+    """Of each character, a bit for each place where it stands."""
+    places: dict[str, int] = {}
+    bit = 1
+    for one in name:
+        places[one] = places.get(one, 0) | bit
+        bit <<= 1
+    return places

@@ -61,7 +61,11 @@ class Place:
             self._is_resumed = True
         elif self.state is State.FULL:
             self.state = State.BEHIND
-            self._next()
+            self.next()
+
+    @property
+    def is_resumable(self) -> bool:
+        return self._is_delivering or self.state is State.FULL
 
     def close(self) -> None:
         if self.state is not State.CLOSED:
@@ -114,9 +118,9 @@ class Place:
     # Reading by itself
 
     def _next_turn(self) -> None:
-        self.feed.broker.timers.after(0, self._next)
+        self.feed.broker.timers.after(0, self.next)
 
-    def _next(self) -> None:
+    def next(self) -> None:
         """One run; the next in another turn, so that nobody waits for a subscriber that is far behind."""
         cursor, feed = self._cursor, self.feed
         if self.state is not State.BEHIND or cursor is None or cursor.is_waiting:
@@ -143,9 +147,9 @@ class Place:
 
     def _opened_anew(self, error: HeadraceError | None) -> None:
         if error is None:
-            self._next()
+            self.next()
         elif self.state is State.BEHIND and self.feed.partition.error is None:
-            self.feed.retry(self._next)
+            self.feed.retry(self.next)
 
     def _lost(self, count: int) -> None:
         self.subscriber.lost(self.feed.partition.topic.name, count)

@@ -2,11 +2,16 @@
 
 There is a feed for each partition that somebody wants, and an audience for each partition of a topic whose name
 matches a pattern. Topics tell of their coming, growing and going.
+
+No topic is looked at when a pattern comes or goes, however many it matches. Before a partition is written to, it is
+asked who wants it (`expect`): then the audience takes its place, or leaves. That is as if it had come with the pattern:
+what was published before a pattern is written first, and between the two nothing was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from headrace.broker.partition import Partition
@@ -23,6 +28,8 @@ from headrace.log.config import Staged
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
 
+DISMISSED_IN_A_TURN = 100  # audiences that are left over when the last pattern is gone: below a millisecond
+
 
 class Subscriptions:
     def __init__(self, broker: Broker) -> None:
@@ -32,6 +39,8 @@ class Subscriptions:
         self._audiences: dict[Partition, Audience] = {}
         self._index: PatternIndex[PatternSubscription] = PatternIndex()
         self._prepared: list[Feed] = []
+        self._is_tidying = False
+        self.is_gathering = False  # there are patterns, or audiences: before a write, `expect` has to be told
         self.lagging: set[Feed] = set()  # they wait for the disk, or have more than goes into a turn
 
     # Subscribing
@@ -59,16 +68,30 @@ class Subscriptions:
 
     def matching(self, name: str) -> Collection[PatternSubscription]:
         """For what no topic holds."""
-        return self._index.owners(name)
+        return [owner for owner in self._index.owners(name) if not owner.is_closed]
 
     def is_wanted(self, name: str) -> bool:
         """Somebody would get what is published there."""
-        return name in self._names or bool(self._index.owners(name))
+        return name in self._names or bool(self.matching(name))
 
     # Publishing
 
+    def expect(self, partition: Partition) -> None:
+        """It is about to be written to. Whoever's patterns match its name gets that."""
+        topic = partition.topic
+        if topic.is_state:
+            return
+        audience = self._audiences.get(partition)
+        if self._index.owners(topic.name):
+            if audience is None:
+                self._audiences[partition] = Audience(self.feed(partition), self._index)
+        elif audience is not None:
+            self._dismiss(audience)
+
     def prepared(self, partition: Partition, staged: Staged, form: str, encoded: bytes) -> None:
         """What was just staged is this in a door's form. Ends with `flush`."""
+        if self.is_gathering:
+            self.expect(partition)
         feed = self._feeds.get(partition)
         if feed is not None and not staged.duplicate:
             feed.prepared(staged.base_offset, staged.last_offset + 1, form, encoded)
@@ -100,15 +123,19 @@ class Subscriptions:
         if not of_name:
             del self._names[subscription.name]
 
+    def later(self, call: Callable[[], None]) -> None:
+        """In another turn."""
+        self._broker.timers.after(0, call)
+
     def pattern_added(self, subscription: PatternSubscription, text: str) -> None:
         if self._broker.dirty:  # what was published before it is not for it
             self.flush()
-        for feed in tuple(self.lagging):
-            self._begin_late(feed, subscription, Pattern(text))
-        pattern = self._index.add(text, subscription)
-        if pattern is not None:
-            for topic in self._topics_for(pattern):
-                self._gather(topic)
+        if self.lagging:
+            pattern = Pattern(text)
+            for feed in tuple(self.lagging):
+                self._begin_late(feed, subscription, pattern)
+        self._index.add(text, subscription)
+        self.is_gathering = True
 
     def _begin_late(self, feed: Feed, subscription: PatternSubscription, pattern: Pattern) -> None:
         """What the feed has yet to read was published before."""
@@ -122,31 +149,31 @@ class Subscriptions:
         if self._broker.dirty:  # what was published before it still is
             self.flush()
         pattern = self._index.remove(text, subscription)
-        for audience in tuple(subscription.away):
-            if subscription not in audience.members:
-                audience.forget(subscription)
-        if pattern is None:
-            return
-        for topic in self._topics_for(pattern):
-            for partition in topic.partitions:
-                gathered = self._audiences.get(partition)
-                if gathered is not None and not gathered.members:
-                    self._dismiss(gathered)
-
-    def _topics_for(self, pattern: Pattern) -> Iterable[Topic]:
-        if pattern.is_literal:
-            topic = self._broker.topic(pattern.text)
-            return () if topic is None or topic.is_state or not pattern.matches(topic.name) else (topic,)
-        return [topic for topic in self._broker.topics() if not topic.is_state and pattern.matches(topic.name)]
-
-    def _gather(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            if partition not in self._audiences:
-                self._audiences[partition] = Audience(self.feed(partition), self._index)
+        if pattern is not None and not subscription.is_closed:
+            for audience in tuple(subscription.away):
+                if pattern.matches(audience.name) and subscription not in audience.members:
+                    audience.forget(subscription)
+        self._look_for_end()
 
     def _dismiss(self, audience: Audience) -> None:
         del self._audiences[audience.feed.partition]
         audience.close()
+        self._look_for_end()
+
+    def _look_for_end(self) -> None:
+        """When there is no pattern any more, neither is an audience wanted."""
+        if self._index:
+            return
+        self.is_gathering = bool(self._audiences)
+        if self._audiences and not self._is_tidying:
+            self._is_tidying = True
+            self.later(self._tidy)
+
+    def _tidy(self) -> None:
+        self._is_tidying = False
+        if not self._index:
+            for audience in list(islice(self._audiences.values(), DISMISSED_IN_A_TURN)):
+                self._dismiss(audience)
 
     # Topics come, grow and go
 
@@ -154,8 +181,6 @@ class Subscriptions:
         """It was made, or has more partitions than before: whoever waits for it gets all of it."""
         for subscription in tuple(self._names.get(topic.name, ())):
             subscription.follow(topic)
-        if self._index and not topic.is_state and self._index.owners(topic.name):
-            self._gather(topic)
 
     def topic_removed(self, topic: Topic) -> None:
         for partition in topic.partitions:

@@ -103,7 +103,8 @@ class LinesSubscriber:
         return self._connection.deliver(run.encoded(shown.FORM, shown.run_lines), len(run.records))
 
     def lost(self, topic: str, count: int) -> None:
-        """Of a memory topic's ring, or by retention: the protocol has no word for it."""
+        """Of a memory topic's ring, or by retention: the protocol has no word for it, so it is only counted."""
+        self._connection.door.metrics.lost += count
 
     def _check(self, topic: str) -> None:
         check_topic_name(topic)

@@ -2,6 +2,7 @@
 
 - Commands are taken in their order: what is published before a Subscribe is not delivered to it, what comes after it
   is. What one read brought for a topic is one run.
+- So much is done in a turn, whatever one read brought; until the rest is done, the connection is not read.
 - Whatever waits for a client, it is read: publishers never wait. A subscriber that is slow loses the oldest of what
   waits for it, and stays. Of a topic on disk nothing is lost: it reads on from the log when it has room.
 - What is not a command closes the connection.
@@ -9,14 +10,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from headrace.broker.subscriptions.run import Run
 from headrace.broker.subscriptions.subscription import PatternSubscription
-from headrace.doors.msgpack.limits import MAX_PATTERN_BYTES, MAX_PATTERNS
+from headrace.doors.msgpack.limits import MAX_PATTERN_BYTES, MAX_PATTERNS, TURN_COST
 from headrace.doors.msgpack.outbox import Outbox
 from headrace.doors.tcp.connection import BY_DOOR, BY_UNSENT, TcpConnection
-from headrace.errors import CorruptBatch, LimitReached
+from headrace.errors import CorruptBatch, HeadraceError, LimitReached
 from headrace.wire.msgpack import deliveries
 from headrace.wire.msgpack.commands import PUBLISH, SUBSCRIBE, CommandReader, Event, MalformedCommand
 
@@ -31,6 +33,7 @@ class MsgpackConnection(TcpConnection):
         super().__init__(door)
         self.door, self._subscriptions = door, door.broker.subscriptions
         self._reader = CommandReader(door.limits.max_frame_bytes)
+        self._events: deque[Event] = deque()  # what was read and is not done
         self._outbox = Outbox(door.waiting)
         self._patterns: PatternSubscription | None = None
         self._pattern_bytes = 0
@@ -39,12 +42,8 @@ class MsgpackConnection(TcpConnection):
     # Hooks
 
     def received(self, data: memoryview) -> None:
-        try:
-            self._take(self._reader.receive(data, self.door.broker.clock.now_ms()))
-        finally:
-            self.door.publisher.end_turn()
-        if self._reader.fault is not None:
-            raise MalformedCommand(self._reader.fault)
+        self._events.extend(self._reader.receive(data, self.door.broker.clock.now_ms()))
+        self._work()
 
     def has_room(self) -> None:
         while self._outbox and not self.is_full:
@@ -54,6 +53,7 @@ class MsgpackConnection(TcpConnection):
             self._patterns.resume()
 
     def gone(self) -> None:
+        self._events.clear()
         self._outbox.clear()
         if self._patterns is not None:
             self._patterns.close()
@@ -67,11 +67,44 @@ class MsgpackConnection(TcpConnection):
     def unfinished_bytes(self) -> int:
         return len(self._reader)
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._events) or super().is_busy
+
     # Commands
 
-    def _take(self, events: list[Event]) -> None:
-        metrics, publisher = self._metrics, self.door.publisher
-        for event in events:
+    def _work(self) -> None:
+        """As much as goes into a turn. What is no command ends it, after all that came before."""
+        try:
+            self._take()
+        finally:
+            self.door.publisher.end_turn()
+        if self._events:
+            self.hold()
+            self.tcp.loop.call_soon(self._go_on)
+        elif self._reader.fault is not None:
+            raise MalformedCommand(self._reader.fault)
+
+    def _go_on(self) -> None:
+        """A turn as `received` has it, without bytes."""
+        if self.closed:
+            return
+        try:
+            self._work()
+        except HeadraceError as error:
+            self.tcp.end_turn(self)
+            self.close("malformed", str(error))
+            return
+        self.tcp.end_turn(self)
+        if not self._events:
+            self.let_go()
+            self.look_for_end()
+
+    def _take(self) -> None:
+        metrics, publisher, events, left = self._metrics, self.door.publisher, self._events, TURN_COST
+        while events and left > 0:
+            event = events.popleft()
+            left -= 1
             if event[0] == PUBLISH:
                 _, topic, count, batch, chunk = event
                 metrics.requests += count
@@ -80,6 +113,7 @@ class MsgpackConnection(TcpConnection):
                 kind, pattern = event
                 metrics.requests += 1
                 self._subscribe(pattern) if kind == SUBSCRIBE else self._unsubscribe(pattern)
+                left -= self._patterns.cost - 1 if self._patterns is not None else 0
 
     def _subscribe(self, pattern: str) -> None:
         if self._patterns is None:
@@ -107,6 +141,8 @@ class MsgpackConnection(TcpConnection):
 
     def take(self, chunk: bytes, count: int) -> None:
         """Deliveries, back to back."""
+        if self.closed:
+            return
         if self.is_full or self._outbox:
             self._metrics.lost += self._outbox.put(chunk, count)
         else:
