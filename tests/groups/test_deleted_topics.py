@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.broker.groups.burials import Burials
 from headrace.broker.groups.group import Group
 from headrace.broker.groups.hosted import Hosted
+from headrace.broker.groups.hosting import TOPIC
 from headrace.broker.groups.positions import Position, Positions
 from headrace.broker.groups.settings import GroupSettings
-from headrace.broker.state_topic import Entry
-from headrace.errors import CoordinatorLoading, DiskFull, HeadraceError
+from headrace.broker.state_topic import Entry, StateTopic
+from headrace.errors import CoordinatorLoading, DiskFull, HeadraceError, Unsettled
 from headrace.log.config import Done
 from tests.doors.asking import Asker, asking, create
 from tests.doors_http.running import until
@@ -104,6 +108,100 @@ async def test_a_topic_that_is_deleted_and_made_again_while_positions_are_read_b
         assert await stands_at(asker) == NONE
         assert await commit(asker, 3, topic="u") == 0
         assert await stands_at(asker) == 3
+
+
+class Held:
+    """Reading back waits until it is let go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._calls: list[Callable[[], None]] = []
+        self._load, self._is_held = StateTopic.load_batches, True
+        monkeypatch.setattr(StateTopic, "load_batches", self._hold())
+
+    def _hold(self) -> Callable[..., None]:
+        def load_batches(state: StateTopic, *args: Any) -> None:
+            call = partial(self._load, state, *args)
+            self._calls.append(call) if self._is_held and state.name == TOPIC else call()
+
+        return load_batches
+
+    def let_go(self) -> None:
+        self._is_held = False
+        for call in self._calls:
+            call()
+
+
+async def test_a_deletion_while_positions_are_read_back_is_answered_when_they_are_gone_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asking(tmp_path) as asker:
+        for name in ("u", "t"):
+            await create(asker, name)
+            assert await commit(asker, 5, topic=name) == 0
+    held = Held(monkeypatch)
+    async with asking(tmp_path) as asker:
+        broker = asker.node.broker
+        deletions = [asyncio.create_task(broker.delete_topics(["u"])) for _ in range(2)]
+        await until(lambda: broker.topic("u") is None)
+        await create(asker, "u")
+        await asyncio.sleep(0.1)
+        assert not any(deletion.done() for deletion in deletions)
+        deletions[1].cancel()  # who gives up takes nobody along
+        held.let_go()
+        assert await asyncio.wait_for(deletions[0], 10) == [None]
+    async with asking(tmp_path) as asker:
+        await loaded(asker)
+        assert (await stands_at(asker), await stands_at(asker, "t")) == (NONE, 5)
+
+
+async def test_a_node_that_stops_before_they_are_read_back_does_not_say_that_they_are_gone_and_they_do_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asking(tmp_path) as asker:
+        for name in ("u", "t"):
+            await create(asker, name)
+            assert await commit(asker, 5, topic=name) == 0
+    Held(monkeypatch)
+    async with asking(tmp_path) as asker:
+        broker = asker.node.broker
+        deletion = asyncio.create_task(broker.delete_topics(["u"]))
+        await until(lambda: broker.topic("u") is None)
+    with pytest.raises(Unsettled):
+        await asyncio.wait_for(deletion, 10)
+    monkeypatch.undo()
+    held = Held(monkeypatch)
+    async with asking(tmp_path) as asker:
+        assert asker.node.broker.topic("u") is None
+        await create(asker, "u")  # before anybody knows that there was one
+        held.let_go()
+        await loaded(asker)
+        assert (await stands_at(asker), await stands_at(asker, "t")) == (NONE, 5)
+        await asker.node.broker.groups.buried()
+    monkeypatch.undo()
+    async with asking(tmp_path) as asker:
+        await loaded(asker)
+        assert (await stands_at(asker), await stands_at(asker, "t")) == (NONE, 5)
+
+
+async def test_a_deletion_does_not_wait_for_what_cannot_be_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asking(tmp_path) as asker:
+        await create(asker, "u")
+        assert await commit(asker, 5, topic="u") == 0
+
+    def fails(state: StateTopic, partition: int, apply: object, done: Done) -> None:
+        state._broker.timers.after(0, lambda: done(DiskFull("not now")))
+
+    monkeypatch.setattr(StateTopic, "load_batches", fails)
+    monkeypatch.setattr("headrace.broker.groups.hosting.RETRY_S", 0.2)
+    async with asking(tmp_path) as asker:
+        assert await asyncio.wait_for(asker.node.broker.delete_topics(["u"]), 10) == [None]
+        await create(asker, "u")
+        monkeypatch.undo()
+        await loaded(asker)
+        await asker.node.broker.groups.buried()
+        assert await stands_at(asker) == NONE
 
 
 async def test_positions_that_wait_for_their_transaction_go_with_their_topic(tmp_path: Path) -> None:

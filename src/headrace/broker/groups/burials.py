@@ -1,8 +1,10 @@
 """Positions whose topics are gone, on their way out of the log.
 
 - They are out of memory at once: a topic that is made under the same name finds none.
-- Whoever deletes a topic waits until they are out of the log too, so that no restart brings them back.
-- What could not be written (the disk is full, a log is being recovered) is kept here and tried again.
+- Whoever deletes a topic waits until they are out of the log too, so that no restart brings them back. While groups are
+  being read back after a start, that is when the reading is over: only then it is known which positions there are.
+- What could not be written (the disk is full, a log is being recovered) is kept here and tried again; what cannot be
+  read goes when it can. Nobody waits for that: a restart before it may bring those back.
 """
 
 from __future__ import annotations

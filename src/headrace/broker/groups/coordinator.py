@@ -289,7 +289,9 @@ class Groups(Hosting):
         self._burials.begin(graves)
 
     async def buried(self) -> None:
-        """Positions of topics that were deleted until now are gone for good."""
+        """Positions of topics that were deleted until now are gone for good, also those that are being read back."""
+        if self._deleted:
+            await self._read_back()
         await self._burials.over()
 
     def _bury_again(self) -> None:

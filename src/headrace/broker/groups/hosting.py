@@ -33,8 +33,10 @@ from headrace.errors import (
     MessageTooLarge,
     NotCoordinator,
     UnknownMember,
+    Unsettled,
 )
 from headrace.log.config import Done
+from headrace.ports import Promise
 from headrace.records.codec import Producer
 
 if TYPE_CHECKING:
@@ -56,7 +58,10 @@ class Hosting:
         self._unready: dict[int, HeadraceError] = dict.fromkeys(partitions, loading)  # not read back, and why
         self._transactions: dict[tuple[int, int], set[str]] = {}  # open ones: groups by partition and producer
         self._ended: dict[int, list[tuple[int, bool]]] = {}  # while it was read back: producer, is it a commit
+        self._at_start = {topic.name for topic in broker.topics()} if self._unready else set()
         self._deleted: set[str] = set()  # topics, while some positions were not read back
+        self._readings = 0  # under way
+        self._waiting: list[Promise[None]] = []  # for their end: one for each, who gives up takes nobody along
         self._burials = Burials(broker.new_promise, self._append)
         self._is_stopped = False
         self.tally = Tally()  # of positions
@@ -68,7 +73,7 @@ class Hosting:
 
     def start(self) -> None:
         """Reads back what is kept, in the background."""
-        self._load_next(list(self._unready))
+        self._load(list(self._unready))
 
     def stop(self) -> None:
         """Nobody is kept waiting: another node, or the next life of this one, goes on."""
@@ -76,11 +81,34 @@ class Hosting:
         for hosted in self.hosted.values():
             hosted.disarm()
             self._carry_out(hosted, hosted.group.let_go(NotCoordinator("the node is stopping")))
+        self._answer_waiting()
+
+    def _load(self, partitions: list[int]) -> None:
+        self._readings += 1
+        self._load_next(partitions)
 
     def _load_next(self, partitions: list[int]) -> None:
         if partitions and not self._is_stopped:
             index, replay = partitions[0], Replay()
             self.state.load_batches(index, replay.apply, partial(self._loaded, partitions, replay))
+            return
+        self._readings -= 1
+        if not self._readings:
+            self._answer_waiting()
+
+    async def _read_back(self) -> None:
+        """What is under way, whether it succeeds or not."""
+        if self._readings and not self._is_stopped:
+            self._waiting.append(promise := self._broker.new_promise())
+            await promise
+        if self._is_stopped:
+            raise Unsettled("the node is stopping")
+
+    def _answer_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for promise in waiting:
+            if not promise.done():
+                promise.set_result(None)
 
     def _loaded(self, partitions: list[int], replay: Replay, error: HeadraceError | None) -> None:
         index, rest = partitions[0], partitions[1:]
@@ -89,7 +117,7 @@ class Hosting:
         else:
             self._unready[index] = CoordinatorUnavailable(f"its groups do not read back: {error}")
             self._broker.on_event("group.not-loaded", {"partition": index, "error": str(error)})
-            self._broker.timers.after(RETRY_S, partial(self._load_next, [index]))
+            self._broker.timers.after(RETRY_S, partial(self._load, [index]))
         self._load_next(rest)
 
     def _install(self, index: int, replay: Replay) -> None:
@@ -105,13 +133,19 @@ class Hosting:
             self.end_transaction(producer_id, index, committed)
         for hosted in found.values():
             self._arm(hosted)
-        # Of topics that were deleted meanwhile, or whose deletion was not over when the node died.
+        # Of topics that were deleted meanwhile, or whose deletion was not over when the node died. One that was made
+        # since the start has no positions here: nobody could commit any yet.
         self._burials.begin([(one, one.positions.places(name)) for one in found.values() for name in self._gone(one)])
         if not self._unready:
             self._deleted.clear()
+            self._at_start.clear()
 
     def _gone(self, hosted: Hosted) -> list[str]:
-        return [name for name in hosted.positions.names() if name in self._deleted or self._broker.topic(name) is None]
+        return [
+            name
+            for name in hosted.positions.names()
+            if name in self._deleted or name not in self._at_start or self._broker.topic(name) is None
+        ]
 
     def end_transaction(self, producer_id: int, partition: int, committed: bool) -> None:
         """Its marker is in that partition of the topic."""

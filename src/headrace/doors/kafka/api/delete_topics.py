@@ -52,7 +52,10 @@ async def _delete(wishes: list[Wish], context: Context) -> bytes:
             error, gone = InvalidRequest("the topic is in the request more than once"), target
         else:
             gone = target
-            (error,) = await broker.delete_topics([target])
+            try:
+                (error,) = await broker.delete_topics([target])
+            except HeadraceError as unsettled:
+                error = unsettled
         results.append(_result(schema, context.version, name, gone, error))
     response = schema.DeleteTopicsResponse(throttle_time=messages.NO_TIME, responses=tuple(results))
     return messages.encode(response, context.correlation_id)
