@@ -67,8 +67,9 @@ class AsyncBrokerClient:
     ) -> None:
         await self.close()
 
-    async def create_topic(self, topic: str, partitions: int = 1, retention_hours: int | None = None) -> None:
-        values.accepted(await self._ask(values.create_topic(topic, partitions, retention_hours)))
+    async def create_topic(self, topic: str, partitions: int = 1, retention_hours: int | None = None) -> bool:
+        """True: it was made. False: it was there, and stays as it is."""
+        return values.created(topic, await self._ask(values.create_topic(topic, partitions, retention_hours)))
 
     async def publish(
         self,

@@ -163,6 +163,14 @@ def accepted(reply: Frame) -> dict[str, str]:
     return reply.properties
 
 
+def created(topic: str, reply: Frame) -> bool:
+    """False: it was there before, with as many partitions as it had."""
+    if reply.properties.get("error") == f"Topic '{topic}' already exists":
+        return False
+    accepted(reply)
+    return True
+
+
 def published(reply: Frame) -> PublishedAt:
     said = accepted(reply)
     return PublishedAt(said["topic"], int(said["partition"]), int(said["offset"]), said.get("duplicate") == "true")

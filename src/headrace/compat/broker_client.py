@@ -84,9 +84,10 @@ class BrokerClient:
 
     # Requests
 
-    def create_topic(self, topic: str, partitions: int = 1, retention_hours: int | None = None) -> None:
-        """Without `retention_hours` the broker's default."""
-        values.accepted(self._ask(values.create_topic(topic, partitions, retention_hours)))
+    def create_topic(self, topic: str, partitions: int = 1, retention_hours: int | None = None) -> bool:
+        """True: it was made. False: it was there, and stays as it is. Without `retention_hours` the broker's default;
+        -1: for ever."""
+        return values.created(topic, self._ask(values.create_topic(topic, partitions, retention_hours)))
 
     def publish(
         self,

@@ -70,7 +70,8 @@ class BinarySpeaker:
     def create_topic(self, wish: Create, say: Say) -> None:
         with self._client() as client:
             try:
-                client.create_topic(wish.topic, wish.partitions, wish.retention_hours)
+                if not client.create_topic(wish.topic, wish.partitions, wish.retention_hours):
+                    raise Refused(f"Topic '{wish.topic}' already exists")
             except Refused as error:
                 say(f"Failed to create topic '{wish.topic}'", None)
                 raise Refusal(str(error)) from error
