@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+
+import pytest
 
 from tests.doors_binary.raw import (
     ACK,
@@ -20,7 +23,7 @@ from tests.doors_binary.raw import (
     frame,
     parse,
 )
-from tests.doors_binary.running import Running
+from tests.doors_binary.running import Running, running
 from tests.wire_binary import vectors
 
 
@@ -47,6 +50,23 @@ async def test_a_topic_that_says_nothing_has_one_partition_and_the_brokers_reten
     assert reply.said == [("status", "success"), ("topic", "plain"), ("partitions", "1")]
     topic = binary.node.broker.topic("plain")
     assert topic is not None and "retention.ms" not in topic.image.config
+
+
+async def test_a_topic_may_keep_its_messages_for_ever(binary: Running) -> None:
+    client = await binary.client()
+    assert (await client.create("kept", retention_hours="-1")).said[0] == ("status", "success")
+    topic = binary.node.broker.topic("kept")
+    assert topic is not None and topic.image.config["retention.ms"] == "-1"
+
+
+@pytest.mark.parametrize("limit_ms", [0, 24 * 3_600_000])
+async def test_no_hours_are_refused_rather_than_taken_for_the_default(tmp_path: Path, limit_ms: int) -> None:
+    async with running(tmp_path, retention_ms=limit_ms) as binary:
+        client = await binary.client()
+        for hours in ("0", "-2"):
+            reply = await client.create("t", retention_hours=hours)
+            fails_with(reply, f"Invalid retention_hours {hours}: 1 or more, or -1 to keep messages for ever")
+        assert binary.node.broker.topic("t") is None
 
 
 async def test_what_is_wrong_with_a_new_topic_is_said_in_the_known_words(binary: Running) -> None:

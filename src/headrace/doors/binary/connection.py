@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 MAX_SUBSCRIPTIONS = 1000  # of one connection: each costs a place in its partition's feed
 HOUR_MS = 3_600_000
+FOR_EVER = -1  # hours, and milliseconds
 
 
 class BinaryConnection(TcpConnection):
@@ -138,13 +139,13 @@ class BinaryConnection(TcpConnection):
             raise Refused(replies.MISSING_TOPIC)
         partitions = number(properties.get("partitions", "1"))
         hours = properties.get("retention_hours")
-        retention_ms = limits.retention_ms if hours is None else _retention_ms(number(hours))
+        retention_ms = (limits.retention_ms or None) if hours is None else _retention_ms(number(hours))
         if name in self.door.broker.quorum.image.names:
             raise Refused(replies.topic_exists(name))
         most = limits.max_partitions or self.door.broker.settings.max_partitions_per_topic
         if partitions > most:
             raise Refused(replies.too_many_partitions(partitions, most))
-        configs: dict[str, str | None] = {"retention.ms": str(retention_ms)} if retention_ms else {}
+        configs: dict[str, str | None] = {} if retention_ms is None else {"retention.ms": str(retention_ms)}
         # -1 would be the broker's default; whoever asks for no partitions is told that there must be some.
         wish = NewTopic(name, max(0, partitions), configs=configs)
         self._wait_for(frame, answer, self._created(frame.sequence, wish))
@@ -246,4 +247,8 @@ def _subscribed(sequence: int, now_ms: int, key: Key) -> bytes:
 
 
 def _retention_ms(hours: int) -> int:
-    return hours * HOUR_MS if hours >= 0 else hours
+    if hours == FOR_EVER:
+        return FOR_EVER
+    if hours < 1:
+        raise Refused(replies.invalid_retention(hours))
+    return hours * HOUR_MS

@@ -85,6 +85,10 @@ def too_many_partitions(count: int, most: int) -> str:
     return f"Partition count {count} exceeds maximum {most}"
 
 
+def invalid_retention(hours: int) -> str:
+    return f"Invalid retention_hours {hours}: 1 or more, or -1 to keep messages for ever"
+
+
 def invalid_partition(partition: int) -> str:
     return f"Invalid partition {partition}"
 
