@@ -135,6 +135,22 @@ async def test_what_retention_took_is_passed_over_by_a_replay(binary: Running) -
     assert (data.sequence, data.body) == (2, b"c")
 
 
+async def test_what_a_slow_subscriber_loses_of_a_memory_topic_is_counted(binary: Running) -> None:
+    publisher, slow = await binary.client(), await binary.client()
+    configs = {"headrace.storage": "memory", "retention.bytes": "1000000"}
+    [made] = await binary.node.broker.create_topics([NewTopic("soft", 1, configs=configs)])
+    assert not isinstance(made, HeadraceError)
+    await slow.subscribe("soft")
+    replies = [await publisher.publish("soft", bytes(100_000)) for _ in range(300)]
+    last = int(replies[-1].properties["offset"])
+    got = [(await slow.take()).sequence]
+    while got[-1] != last:
+        got.append((await slow.take()).sequence)
+    missing = len(replies) - len(got)
+    assert missing > 0
+    assert binary.door.metrics.lost == missing
+
+
 async def test_the_messages_of_one_read_are_one_batch_and_their_replies_come_in_order(binary: Running) -> None:
     client, subscriber = await binary.client(), await binary.client()
     await client.create("t", 2)

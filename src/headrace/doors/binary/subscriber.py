@@ -32,7 +32,9 @@ class BinarySubscriber:
         return not connection.is_full
 
     def lost(self, topic: str, count: int) -> None:
-        """The protocol has no word for it; the sequence numbers show the gap."""
+        """Of a memory topic's ring, or by retention: the protocol has no word for it, and the sequence numbers show the
+        gap, so it is only counted."""
+        self.connection.door.metrics.lost += count
 
     def resume(self) -> None:
         if self._subscription is not None:
