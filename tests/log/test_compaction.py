@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from headrace.errors import DamagedRange
+from headrace.log import compaction
 from headrace.log.config import LogConfig, StoreLimits
 from headrace.log.dirt import find_dirt
+from headrace.log.producers import MAX_PRODUCERS, Producers
 from headrace.log.reader import FileRead
+from headrace.log.sieve import Caught, make_rules
+from headrace.log.transactions import MAX_ABORTED
 from headrace.records.batch import read_header
 from headrace.records.codec import Producer, Record, encode
 from headrace.records.kernel import OffsetMap
@@ -391,3 +397,53 @@ def test_records_that_are_deleted_while_a_log_is_compacted_stay_deleted(steps):
     log = world.log()
     assert log.start_offset == 90
     assert state(log) == {b"k%d" % key: b"19" + b"." * 60 for key in range(5)} | {b"end": b"end"}
+
+
+def test_the_rules_are_made_off_the_loop(monkeypatch):
+    made = []
+    monkeypatch.setattr(compaction, "make_rules", lambda caught: made.append(caught) or make_rules(caught))
+    world, log = filled()
+    producer = Producer(7, 0, 0)
+    transactional(log, producer, (b"k1", b"aborted"))
+    end_transaction(log, producer, commit=False)
+    roll(log, world)
+    world.background.drain()
+    log.services.compactor.look(log, world.clock.ms)
+    assert log.services.compactor.running is log and not made
+    later = Producer(8, 0, 0)  # what comes meanwhile is not of this pass
+    transactional(log, later, (b"k1", b"later"))
+    end_transaction(log, later, commit=False)
+    world.background.drain()
+    assert [set(one.producers) for one in made] == [{7}]
+
+
+def test_at_its_limits_the_loop_is_held_up_for_a_small_part_of_what_the_rules_cost():
+    producers = Producers(1 << 60)
+    for number in range(MAX_ABORTED):
+        producers.transactions.begin(number % 1_000, 3 * number)
+        producers.transactions.end(number % 1_000, 3 * number + 2, False, 0)
+    batch = (0, 0, 1, 1, 0)
+    producers.load([(number, (0, 0, (batch,) * 5)) for number in range(MAX_PRODUCERS)], producers.transactions.save())
+    began = time.thread_time()
+    caught = Caught(0, 0, 1 << 60, producers.transactions.aborted_columns(0), producers.states())
+    caught_s, began = time.thread_time() - began, time.thread_time()
+    rules = make_rules(caught)
+    assert caught_s < (time.thread_time() - began) / 5
+    assert rules.aborted[7][:2] == [(21, 23), (3_021, 3_023)] and len(rules.last_offsets) == MAX_PRODUCERS
+
+
+def test_the_rules_name_what_was_aborted_before_the_end_in_the_order_of_its_beginning():
+    producers = Producers(1 << 60)
+    transactions = producers.transactions
+    for producer, offset in ((1, 0), (2, 5), (3, 6)):
+        transactions.begin(producer, offset)
+    for producer, offset in ((3, 10), (1, 11), (2, 12)):
+        transactions.end(producer, offset, False, 0)
+    transactions.begin(1, 20)
+    transactions.end(1, 21, False, 0)
+    for from_offset, end_offset in ((0, 30), (11, 30), (0, 20), (11, 6), (22, 30)):
+        caught = Caught(0, 0, end_offset, transactions.aborted_columns(from_offset), {})
+        wanted: dict[int, list[tuple[int, int]]] = {}
+        for producer, first, last in sorted(transactions.aborted(from_offset, end_offset), key=lambda one: one[1]):
+            wanted.setdefault(producer, []).append((first, last))
+        assert make_rules(caught).aborted == wanted

@@ -27,7 +27,7 @@ from headrace.log.dirt import Dirt
 from headrace.log.format import INDEX, LOG
 from headrace.log.reader import FileRead, Wish
 from headrace.log.segment import Segment
-from headrace.log.sieve import NEVER_MS, Sieve, make_rules
+from headrace.log.sieve import NEVER_MS, Caught, Rules, Sieve, make_rules
 from headrace.log.sifting import DamageMet, GroupWork, KeyWork
 from headrace.log.writing import explain
 from headrace.records.kernel import OffsetMap
@@ -46,18 +46,18 @@ class Compaction:
         self._generation = log.generation
         self._holes = log.holes
         has_holes = any(log.holes.of_segment(segment.base) for segment in log.segments)
-        retention_ms = log.config.delete_retention_ms
-        self._rules = make_rules(
+        self._caught: Caught | None = Caught(
             NEVER_MS if has_holes else now_ms,
-            now_ms + retention_ms,
-            log.producers.transactions.aborted(log.start_offset, dirt.end_offset),
-            log.producers.save(),
+            now_ms + log.config.delete_retention_ms,
+            dirt.end_offset,
+            log.producers.transactions.aborted_columns(log.start_offset),
+            log.producers.states(),
         )
-        cleaned = max(log.cleaned_offset, dirt.segments[0].base)
-        keys = max(1, min(memory_bytes // OffsetMap.KEY_BYTES, dirt.end_offset - cleaned))
+        self._cleaned = max(log.cleaned_offset, dirt.segments[0].base)
+        keys = max(1, min(memory_bytes // OffsetMap.KEY_BYTES, dirt.end_offset - self._cleaned))
         self._offsets = OffsetMap(keys)
-        files = log.services.files
-        self._keys = KeyWork(files, dirt.segments, self._offsets, self._rules, log.holes, cleaned, dirt.end_offset)
+        self._rules: Rules | None = None
+        self._keys: KeyWork | None = None
         self._sieve: Sieve | None = None
         self._waiting: list[Segment] = []
         self._work: GroupWork | None = None
@@ -67,18 +67,33 @@ class Compaction:
         self.is_whole = False  # it came to its end
 
     def begin(self) -> None:
+        self._run(self._make_rules, self._made_rules)
+
+    def _make_rules(self) -> bool:
+        """Off the loop."""
+        assert self._caught is not None
+        self._rules, self._caught = make_rules(self._caught), None
+        return True
+
+    def _made_rules(self, is_done: bool) -> None:
+        log, dirt, rules = self._log, self._dirt, self._rules
+        assert rules is not None
+        files, cleaned = log.services.files, self._cleaned
+        self._keys = KeyWork(files, dirt.segments, self._offsets, rules, log.holes, cleaned, dirt.end_offset)
         self._run(self._keys.step, self._stepped_over_keys)
 
     def _stepped_over_keys(self, is_done: bool) -> None:
+        keys, rules = self._keys, self._rules
+        assert keys is not None and rules is not None
         if not is_done:
-            self.begin()
+            self._run(keys.step, self._stepped_over_keys)
             return
         self.keys = len(self._offsets)
-        self._sieve = Sieve(self._offsets, self._keys.end_offset, self._rules)
+        self._sieve = Sieve(self._offsets, keys.end_offset, rules)
         self._waiting = [
             segment
             for segment in self._dirt.segments
-            if segment.base < self._keys.end_offset and not self._holes.of_segment(segment.base)
+            if segment.base < keys.end_offset and not self._holes.of_segment(segment.base)
         ]
         self._next_group()
 
@@ -128,7 +143,7 @@ class Compaction:
 
     def _finish(self) -> None:
         log, sieve = self._log, self._sieve
-        assert sieve is not None
+        assert sieve is not None and self._keys is not None
         self.dropped = sieve.dropped
         log.cleaned_offset = self._keys.end_offset
         log.horizon_ms = sieve.horizon_ms

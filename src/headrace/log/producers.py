@@ -181,6 +181,10 @@ class Producers:
     def save(self) -> list[tuple[int, State]]:
         return list(self._states.items())
 
+    def states(self) -> dict[int, State]:
+        """A copy."""
+        return self._states.copy()
+
     def load(self, saved: Iterable[tuple[int, State]], transactions: SavedTransactions | None = None) -> None:
         self._states = dict(saved)
         self.transactions.load(transactions)

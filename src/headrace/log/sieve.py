@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import CorruptBatch
@@ -40,22 +39,30 @@ class Rules(NamedTuple):
     only_markers: frozenset[tuple[int, int]]  # (producer id, epoch) of those of which nothing else is known
 
 
-def make_rules(
-    now_ms: int,
-    horizon_ms: int,
-    aborted: Iterable[tuple[int, int, int]],
-    producers: Iterable[tuple[int, State]],
-) -> Rules:
+class Caught(NamedTuple):
+    """What rules are made of, as it was at one moment: copies, which cost the loop a millisecond or two."""
+
+    now_ms: int
+    horizon_ms: int
+    end_offset: int  # what is aborted from here on does not matter
+    aborted: tuple[array[int], array[int], array[int]]  # producer ids, first offsets, markers' offsets
+    producers: dict[int, State]
+
+
+def make_rules(caught: Caught) -> Rules:
+    """Off the loop: half a second, where there is as much as there may be."""
+    producers, firsts, markers = caught.aborted
     by_producer: dict[int, list[tuple[int, int]]] = {}
-    for producer_id, first, marker in sorted(aborted, key=lambda one: one[1]):
-        by_producer.setdefault(producer_id, []).append((first, marker))
+    for place in sorted(range(len(firsts)), key=firsts.__getitem__):
+        if firsts[place] < caught.end_offset:
+            by_producer.setdefault(producers[place], []).append((firsts[place], markers[place]))
     lasts, only_markers = [], []
-    for producer_id, (epoch, _, batches) in producers:
+    for producer_id, (epoch, _, batches) in caught.producers.items():
         if batches:
             lasts.append(batches[-1][3])
         else:
             only_markers.append((producer_id, epoch))
-    return Rules(now_ms, horizon_ms, by_producer, array("q", sorted(lasts)), frozenset(only_markers))
+    return Rules(caught.now_ms, caught.horizon_ms, by_producer, array("q", sorted(lasts)), frozenset(only_markers))
 
 
 class Damaged(Exception):

@@ -136,6 +136,11 @@ class Transactions:
                 break
         return found
 
+    def aborted_columns(self, from_offset: int) -> tuple[array[int], array[int], array[int]]:
+        """Copies: producer ids, first offsets and markers' offsets of those that end at the offset or after."""
+        place = bisect_left(self._lasts, from_offset)
+        return self._producers[place:], self._firsts[place:], self._lasts[place:]
+
     @property
     def aborted_count(self) -> int:
         return len(self._lasts)
