@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from tests.doors_binary import raw as binary
 from tests.doors_json import kit as json_kit
@@ -89,7 +89,7 @@ class KafkaPort:
     def reader(self, topic: str) -> Iterator[Reader]:
         settings = {"group.id": "matrix", "enable.auto.commit": False, "receive.message.max.bytes": MOST_BYTES}
         consumer = Consumer({"bootstrap.servers": self._address, **settings})
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         try:
             yield _KafkaReader(consumer)
         finally:

@@ -63,16 +63,43 @@ def test_what_enters_through_one_door_is_read_through_every_other(into: str, doo
 
 
 def test_a_topic_in_memory_is_read_through_every_door(doors: dict[str, Any]) -> None:
-    """It has history for who asks for the last; the doors that only follow get what comes."""
+    """Who follows gets what comes; who can ask for what was before gets that, too."""
+    value = ports.packed_text(b"hello")
+    stored = doors["msgpack"].stored(value)
+    shown = {door: doors[door].shown(stored, "msgpack") for door in DOORS}
     with ExitStack() as open_:
         following = {door: open_.enter_context(doors[door].reader("soft")) for door in ("lines", "msgpack")}
-        doors["msgpack"].publish("soft", ports.packed_text(b"hello"))
-        stored = doors["msgpack"].stored(ports.packed_text(b"hello"))
-        assert following["lines"].values(1) == [doors["lines"].shown(stored, "msgpack")]
+        doors["msgpack"].publish("soft", value)
+        assert following["lines"].values(1) == [shown["lines"]]
         assert following["msgpack"].expected([stored]) == [stored]
+    found = {"lines": [shown["lines"]], "msgpack": [stored]}
+    for door in ("kafka", "binary", "json"):
+        with doors[door].reader("soft") as reader:
+            found[door] = reader.values(1)
     status, page = doors["http"].ask("GET", "/topics/soft/records?limit=10")
     assert status == 200, page
-    assert [record["value"] for record in page["records"]] == [doors["http"].shown(stored, "msgpack")]
+    found["http"] = [record["value"] for record in page["records"]]
+    assert found == {door: [shown[door]] for door in DOORS}
+
+
+@pytest.mark.parametrize("into", DOORS)
+def test_a_topic_in_memory_takes_what_every_door_writes_and_shows_it_through_every_other(
+    into: str, doors: dict[str, Any]
+) -> None:
+    topic, value = f"soft-{into}", own(into, 100)[0]
+    doors["msgpack"].publish(topic, ports.packed_text(b"first"))  # which makes it
+    with ExitStack() as open_:
+        following = {door: open_.enter_context(doors[door].reader(topic)) for door in ("lines", "msgpack")}
+        doors[into].publish(topic, value)
+        stored = doors[into].stored(value)
+        shown = {door: doors[door].shown(stored, into) for door in DOORS}
+        found = {"lines": following["lines"].values(1), "msgpack": following["msgpack"].expected([shown["msgpack"]])}
+        for door in ("kafka", "binary", "json"):
+            found[door] = open_.enter_context(doors[door].reader(topic)).values(2)[1:]
+    status, page = doors["http"].ask("GET", f"/topics/{topic}/records?limit=10")
+    assert status == 200, page
+    found["http"] = [record["value"] for record in page["records"]][1:]
+    assert found == {door: [shown[door]] for door in DOORS}
 
 
 def test_a_name_that_kafka_cannot_spell_is_served_to_who_asks_for_it(node: ServedBroker, doors: dict[str, Any]) -> None:
