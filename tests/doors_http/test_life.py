@@ -17,7 +17,7 @@ from headrace.testing.served import ServedBroker
 from tests.doors_http.running import LIMIT_S, Running, running, until
 from tests.support import ANYWHERE
 
-HEAVY = {"fastapi", "uvicorn", "starlette", "pydantic", "prometheus_client", "typer", "rich"}
+HEAVY = {"fastapi", "uvicorn", "starlette", "pydantic", "prometheus_client", "typer", "rich", "websockets"}
 
 START = f"""
 import asyncio, sys, tempfile
@@ -48,7 +48,7 @@ def test_nothing_heavy_is_imported_until_the_first_client_and_the_first_scrape()
     started, asked, routed, scraped = map(json.loads, ended.stdout.replace("'", '"').splitlines())
     assert not set(started) - {"rich"}  # httpx, our own client here, may bring rich
     assert "uvicorn" in asked
-    assert not {"fastapi", "pydantic"} & set(asked)
+    assert not {"fastapi", "pydantic", "websockets"} & set(asked)
     assert {"fastapi", "pydantic"} <= set(routed)
     assert "prometheus_client" in set(scraped) - set(routed)
 

@@ -1,4 +1,4 @@
-"""The page of this door: its session and its program are run, and give what the page shows."""
+"""The page of this door: its session and its programs are run, and give what the page shows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
 from headrace.testing import Broker
 
@@ -32,8 +33,11 @@ def test_the_session_gives_what_the_page_shows() -> None:
             assert TIME.sub("TIME", ended.stdout.strip()) == TIME.sub("TIME", shown.strip()), command
 
 
-def test_the_program_prints_what_the_page_shows() -> None:
-    ((program, printed),) = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PROGRAMS = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=["client", "websocket"])
+def test_each_program_prints_what_the_page_shows(program: str, printed: str) -> None:
     with Broker() as broker:
         ran = [sys.executable, "-c", program.replace(ADDRESS, broker.http)]
         ended = subprocess.run(ran, capture_output=True, text=True, timeout=LIMIT_S)

@@ -86,7 +86,7 @@ async def test_what_retention_took_is_told(web: Running) -> None:
 
 
 async def test_a_quiet_stream_shows_that_it_lives(web: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.doors.http.routes.stream.QUIET_S", 0.1)
+    monkeypatch.setattr("headrace.doors.http.following.QUIET_S", 0.1)
     await web.create("t", partitions=1)
     async with Stream(web, "/topics/t/stream") as stream:
         assert [await stream._block() for _ in range(3)] == [b"retry: 1000", b":", b":"]

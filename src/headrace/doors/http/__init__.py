@@ -1,1 +1,1 @@
-"""The HTTP door: health, readiness and metrics."""
+"""The HTTP door: publish, poll, stream and administer; health, readiness and metrics."""

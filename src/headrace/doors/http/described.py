@@ -23,6 +23,7 @@ from headrace.doors.http.routes import (
     queues,
     records,
     stream,
+    websocket,
 )
 from headrace.doors.http.services import Services
 from headrace.doors.http.shapes.base import EVERYWHERE
@@ -50,6 +51,7 @@ def described(services: Services, positions: Positions) -> FastAPI:
         polling.router(positions),
         records.router(services),
         stream.router(services),
+        websocket.router(services),
         placement.router(services),
         admin.router(services),
         queues.router(services),

@@ -21,6 +21,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
+EXCHANGE = "headrace.exchange"  # among a request's extensions: it may give its connection away
+SWITCHED = 101
 LEFT = 499  # counted for a client that was gone before there was an answer
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -86,9 +88,16 @@ class Guard:
             self._count(scope, status, began)
 
     def _count(self, scope: Message, status: int, began: float) -> None:
+        if not status and has_switched(scope):
+            status = SWITCHED
         route = getattr(scope.get("route"), "path", UNKNOWN)
         method = scope["method"] if scope["method"] in METHODS else UNKNOWN
         self._metrics.answered(method, route, status, self._monotonic() - began)
+
+
+def has_switched(scope: Message) -> bool:
+    exchange = scope.get("extensions", {}).get(EXCHANGE)
+    return exchange is not None and exchange.has_given_way
 
 
 def _claimed_bytes(scope: Message) -> int:

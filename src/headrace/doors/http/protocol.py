@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from email.utils import formatdate
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.config import Config
@@ -19,10 +19,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from headrace.doors.http.app import new_app
-from headrace.doors.http.guard import Guard
+from headrace.doors.http.connection import Speaking
+from headrace.doors.http.guard import EXCHANGE, Guard
 from headrace.doors.http.metrics import HttpMetrics
 from headrace.doors.http.services import Services
+from headrace.doors.http.waiting import ClientLeft
 from headrace.ports import Background
+
+if TYPE_CHECKING:
+    from headrace.doors.http.websocket.websocket import WebSocket
 
 QUIET = logging.Logger("headrace.http", logging.CRITICAL)  # not one of the process's loggers: what matters is an event
 
@@ -46,7 +51,11 @@ class State(ServerState):
 
 
 class Exchange(HttpToolsProtocol):
-    """One connection's requests and answers. Those that came together are answered one after the other."""
+    """One connection's requests and answers. Those that came together are answered one after the other.
+
+    A request for an upgrade holds back what comes after it until it is answered: it may be for the protocol that is
+    spoken then. An upgrade to what we do not speak is answered as if it had not been asked for.
+    """
 
     def __init__(
         self,
@@ -54,19 +63,26 @@ class Exchange(HttpToolsProtocol):
         state: State,
         loop: asyncio.AbstractEventLoop,
         header_bytes: int,
-        on_turn: Callable[[], None],
+        on_upgrade: Callable[[Speaking], None],
     ) -> None:
         super().__init__(config, state, {}, loop)
         self.logger, self.access_log = QUIET, False
-        self._header_bytes, self._on_turn = header_bytes, on_turn
+        self._header_bytes, self._on_upgrade = header_bytes, on_upgrade
         self._unread_head: int | None = None  # bytes of a request's head that is not whole yet
+        self._unread_body = 0  # bytes of a body that the parser leaves to us
         self._answering: RequestResponseCycle | None = None
+        self._upgrading: RequestResponseCycle | None = None
+        self._after_upgrade = b""  # what came after it
+        self._since = loop.time()  # when it became the client's turn
+        self.has_given_way = False
 
     @property
-    def is_clients_turn(self) -> bool:
+    def clients_turn_since(self) -> float | None:
         """A request is to come, or the rest of one."""
         under_way = self._answering
-        return under_way is None or under_way.response_complete or (under_way is self.cycle and under_way.more_body)
+        if under_way is None or under_way.response_complete or (under_way is self.cycle and under_way.more_body):
+            return self._since
+        return None
 
     @property
     def is_answering(self) -> bool:
@@ -76,10 +92,16 @@ class Exchange(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
+        if self._upgrading is not None:
+            self._after_upgrade += data
+            self.flow.pause_reading()
+            return
+        data = self._take_body(data)
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # to nothing that we speak: it is answered as if it had not been asked for
+        except httptools.HttpParserUpgrade as upgrade:
+            self._upgrade_asked(data[upgrade.args[0] :])
+            return
         except httptools.HttpParserError:
             self.send_400_response("this is no HTTP request")
             return
@@ -88,21 +110,77 @@ class Exchange(HttpToolsProtocol):
             if self._unread_head > self._header_bytes and not self.transport.is_closing():
                 self.send_400_response(f"the head of a request has at most {self._header_bytes} bytes")
 
+    # Upgrades
+
+    def _upgrade_asked(self, rest: bytes) -> None:
+        if self._get_upgrade() == b"websocket" and not self._unread_body:
+            self._upgrading = self.cycle
+        if rest:
+            self.data_received(rest)
+
+    def _take_body(self, data: bytes) -> bytes:
+        """Of a request with an upgrade, which the parser takes to end with its head."""
+        if self._unread_body:
+            body, data = data[: self._unread_body], data[self._unread_body :]
+            self._unread_body -= len(body)
+            self.on_body(body)
+            if not self._unread_body:
+                super().on_message_complete()
+        return data
+
+    @property
+    def may_give_way(self) -> bool:
+        """What is being answered asks for it, and what came after it was not read as HTTP."""
+        return self._upgrading is not None and self._upgrading is self._answering
+
+    def give_way(self, head: bytes, speaking: WebSocket) -> None:
+        """The answer to the request that is being answered: from now on the connection is the other's."""
+        cycle = self._answering
+        if self.transport.is_closing() or cycle is None:
+            raise ClientLeft
+        self.has_given_way = True
+        cycle.response_started = cycle.response_complete = cycle.disconnected = True  # for the server below
+        self.connections.discard(self)
+        self.transport.write(head)
+        speaking.begin(self.transport, self.flow.write_paused)
+        self._on_upgrade(speaking)
+        self.flow.resume_reading()
+        rest, self._after_upgrade = self._after_upgrade, b""
+        self.parser = None  # type: ignore[assignment]  # as after the connection's end
+        if rest:
+            speaking.data_received(rest)
+
+    # What the parser tells
+
     def on_message_begin(self) -> None:
         self._unread_head = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._unread_head = None
+        if self.parser.should_upgrade():
+            self.scope["extensions"] = cast(Any, {EXCHANGE: self})
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            self._unread_body = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
+        if not self._unread_body:
+            super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        self._on_turn()
+        self._since = self.loop.time()
+        is_upgrade_refused = self.may_give_way
         super().on_response_complete()
+        if is_upgrade_refused:
+            self._upgrading = None
+            rest, self._after_upgrade = self._after_upgrade, b""
+            if rest:
+                self.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.pipeline.clear()
@@ -152,8 +230,8 @@ class Exchanges:
         self._config.load()
         self.state = State()
 
-    def new(self, on_turn: Callable[[], None]) -> Exchange:
-        return Exchange(self._config, self.state, self._loop, self._header_bytes, on_turn)
+    def new(self, on_upgrade: Callable[[Speaking], None]) -> Exchange:
+        return Exchange(self._config, self.state, self._loop, self._header_bytes, on_upgrade)
 
     def _report(self, error: BaseException) -> None:
         self._loop.call_exception_handler({"message": "an HTTP request failed", "exception": error})

@@ -88,7 +88,7 @@ async def publish_many(
 
     for place, one in enumerate(many):
         try:
-            record = _record(one)
+            record = record_of(one)
         except HeadraceError as error:
             done(place, error)
             continue
@@ -116,7 +116,7 @@ async def publish_many(
     return Json(answer)
 
 
-def _record(one: OneOfMany) -> Record:
+def record_of(one: OneOfMany) -> Record:
     if one.value_base64 is not None:
         value: bytes | None = bytes_of(one.value_base64)
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.broker.partition import Partition
 
@@ -18,6 +18,14 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 class ClientLeft(Exception):
     """Nobody is there to be answered."""
+
+
+class Listening(Protocol):
+    """Somebody who waits, and may leave."""
+
+    def listen(self) -> asyncio.Future[None]:
+        """Done when there is nobody any more."""
+        ...
 
 
 class Client:
@@ -51,7 +59,7 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._watches)
 
-    def watching(self, partitions: Sequence[Partition], client: Client) -> Watching:
+    def watching(self, partitions: Sequence[Partition], client: Listening) -> Watching:
         return Watching(self._watches, partitions, client, self.is_stopping)
 
     def stop(self) -> None:
@@ -64,7 +72,7 @@ class Watching:
     """One request that watches partitions, from `with` on."""
 
     def __init__(
-        self, others: set[Watching], partitions: Sequence[Partition], client: Client, is_stopping: bool
+        self, others: set[Watching], partitions: Sequence[Partition], client: Listening, is_stopping: bool
     ) -> None:
         self._others, self._partitions, self._client = others, partitions, client
         self.is_stopping = is_stopping

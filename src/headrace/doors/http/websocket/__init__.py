@@ -1,0 +1,1 @@
+"""WebSockets of the HTTP door: records out, records in, over one connection."""
