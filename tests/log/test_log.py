@@ -7,8 +7,9 @@ import pytest
 from headrace.errors import OffsetOutOfRange
 from headrace.log.config import LogConfig
 from headrace.log.files import OsFiles
-from headrace.log.log import Log
+from headrace.log.log import ENOUGH_ABORTED, Log
 from headrace.log.reader import FileRead
+from headrace.log.transactions import MANY_ABORTED, MAX_ABORTED
 from headrace.records.batch import read_header
 from headrace.records.codec import decode
 from headrace.testing.disk import SimulatedDisk
@@ -243,3 +244,23 @@ def test_ten_thousand_logs_share_few_files(tmp_path):
         log._tail.clear()
         assert len(decode(read_all(log))) == 3
     world.stop()
+
+
+def test_many_aborted_transactions_are_warned_of_once_and_again_when_it_had_become_better():
+    world = World()
+    log = world.log()
+    transactions = log.producers.transactions
+
+    def warned_at(count: int) -> int:
+        transactions.load(None)
+        for number in range(count):
+            transactions.begin(7, number)
+            transactions.end(7, number, False, 0)
+        log.maintain(world.clock.ms)
+        return world.kinds().count("log.many-aborted")
+
+    assert [warned_at(count) for count in (MANY_ABORTED - 1, MANY_ABORTED, MAX_ABORTED)] == [0, 1, 1]
+    told = next(details for kind, details in world.events if kind == "log.many-aborted")
+    assert (told["transactions"], told["limit"]) == (MANY_ABORTED, MAX_ABORTED)
+    assert [warned_at(count) for count in (ENOUGH_ABORTED, MANY_ABORTED)] == [1, 1]
+    assert [warned_at(count) for count in (ENOUGH_ABORTED - 1, MANY_ABORTED)] == [1, 2]

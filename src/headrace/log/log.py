@@ -27,15 +27,17 @@ from headrace.log.recovered import Recovered
 from headrace.log.segment import Segment
 from headrace.log.services import Services
 from headrace.log.times import NEVER, TimeLookup
+from headrace.log.transactions import MANY_ABORTED, MAX_ABORTED
 from headrace.log.truncation import truncate
 
 __all__ = ["AnyLog", "Log", "LogConfig", "Staged"]
 
+ENOUGH_ABORTED = MANY_ABORTED * 7 // 8  # below it a warning is over
 CLOSE_BYTES = 1 << 20  # less than this is walked over at the next opening rather than saved at closing
 
 
 class Log(Appending):
-    __slots__ = ("_blocked", "_closing", "leftovers", "recovery_s", "saved_start")
+    __slots__ = ("_blocked", "_closing", "_was_crowded", "leftovers", "recovery_s", "saved_start")
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class Log(Appending):
         self.recovery_s = 0.0  # what opening it took
         self._blocked: HeadraceError | None = None
         self._closing = False
+        self._was_crowded = False
         self.checkpoint = Checkpoint(self)
         for segment in self.segments:
             segment.owner = self
@@ -162,11 +165,21 @@ class Log(Appending):
         if self.failed is None:
             self.apply_retention(now_ms)
             self.producers.expire(now_ms)
+            self._watch_aborted()
             if self.config.is_compacted:
                 self.services.compactor.look(self, now_ms)
             self.services.sync.retry()
             if self._unsynced and now_ms - self.unsynced_since_ms >= self.config.flush_ms:
                 self.sync_soon()
+
+    def _watch_aborted(self) -> None:
+        """Warns while something can be done; once, and again when it had become better."""
+        places = self.producers.transactions.places
+        is_crowded = places >= (ENOUGH_ABORTED if self._was_crowded else MANY_ABORTED)
+        if is_crowded and not self._was_crowded:
+            told = {"folder": self.folder, "transactions": places, "limit": MAX_ABORTED}
+            self.on_event("log.many-aborted", told)
+        self._was_crowded = is_crowded
 
     def apply_retention(self, now_ms: int) -> int:
         """Lets go of segments that are too old or too many; says how many."""

@@ -21,6 +21,7 @@ from heapq import heapify, heappop, heappush
 import msgspec
 
 MAX_ABORTED = 500_000  # of one log, 16 MB; beyond it nobody begins a transaction there until retention has let some go
+MANY_ABORTED = MAX_ABORTED * 8 // 10  # there is still time to shorten retention
 COMMITS_KEPT = 4_096  # more than the end of a log that is ever cut off holds
 NONE = -1
 
@@ -122,7 +123,12 @@ class Transactions:
     @property
     def is_full(self) -> bool:
         """Were one more begun and aborted, its place could not be kept."""
-        return len(self._lasts) + len(self.ongoing) >= MAX_ABORTED
+        return self.places >= MAX_ABORTED
+
+    @property
+    def places(self) -> int:
+        """That are taken: by aborted ones, and by those under way, which may be."""
+        return len(self._lasts) + len(self.ongoing)
 
     # Aborted
 

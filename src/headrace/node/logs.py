@@ -30,6 +30,7 @@ LEVEL_OF = {
     "log.compacted": "info",
     "log.damage": "error",
     "log.failed": "error",
+    "log.many-aborted": "warning",
     "log.not-compacted": "warning",
     "log.not-deleted": "warning",
     "log.not-saved": "warning",

@@ -170,6 +170,12 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         ),
     ),
     "Transactions": (
+        Metric(
+            "headrace_aborted_transactions",
+            "gauge",
+            "Transactions, aborted or under way, that the open partition remembers which has most of them.",
+        ),
+        Metric("headrace_aborted_transactions_limit", "gauge", "At it nobody begins one in that partition."),
         Metric("headrace_ledgers", "gauge", "Queries of streaming sinks that have a ledger here."),
         Metric("headrace_ledgers_limit", "gauge", "Beyond it a new query is refused; headrace txn forget makes room."),
     ),

@@ -18,6 +18,7 @@ from headrace.doors.kafka import registry
 from headrace.doors.kafka.door import KafkaDoor
 from headrace.log.log import Log
 from headrace.log.services import Services
+from headrace.log.transactions import MAX_ABORTED
 from headrace.metrics import Histogram, Traffic
 from headrace.node.metrics.queues import queues
 from headrace.node.metrics.sheet import Sheet
@@ -40,6 +41,10 @@ def read(node: Node) -> Sheet:
     _topics(node, sheet)
     _logs(node.store.services, sheet)
     _groups(node, sheet)
+    logs = node.store.services.logs.copy().values()
+    fullest = max((log.producers.transactions.places for log in logs), default=0)
+    sheet.put("headrace_aborted_transactions", fullest)
+    sheet.put("headrace_aborted_transactions_limit", MAX_ABORTED)
     sheet.put("headrace_ledgers", node.broker.transactions.ledger_count)
     sheet.put("headrace_ledgers_limit", MAX_QUERIES)
     queues(node, sheet)
