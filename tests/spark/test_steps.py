@@ -33,7 +33,8 @@ from tests.spark.traps import (
 pytestmark = pytest.mark.timeout(600)
 
 EVERY = [(step, victim) for step in STEPS for victim in VICTIMS]
-ROUNDS = 3  # so often each step is the end of each
+ROUNDS = 5  # so often each step is the end of each
+PROMISED = 100  # runs, at the least
 AT_LEAST_ONCE = "at-least-once"
 
 
@@ -42,6 +43,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     program("java")
     with Stage(tmp_path_factory.mktemp("stage")) as found:
         yield found
+
+
+def test_there_are_as_many_runs_as_are_promised() -> None:
+    assert ROUNDS * len(EVERY) >= PROMISED
 
 
 def traps_of(seed: int) -> list[Trap]:

@@ -1,4 +1,5 @@
-"""Exactly once on a cluster whose executors die by SIGKILL at each step of a batch: no row lost, none twice."""
+"""Exactly once on a cluster whose executors, driver or broker die by SIGKILL at each step of a batch: no row lost, none
+twice."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from tests.clients.conftest import program
 from tests.spark.conftest import topic  # noqa: F401 (a fixture)
 from tests.spark.stage import EXPECTED, ROOT, Stage
-from tests.spark.traps import FLUSHED, STEPS, WORKERS, Trap
+from tests.spark.traps import FLUSHED, STEPS, VICTIMS, WORKERS, Trap
 from tests.spark_cluster.cluster import running
 from tests.spark_cluster.job import SETTINGS
 
@@ -31,9 +32,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield found
 
 
-@pytest.mark.parametrize(
-    "step", [FLUSHED, *(pytest.param(step, marks=pytest.mark.long) for step in STEPS if step != FLUSHED)]
-)
-def test_every_row_is_there_once_when_all_executors_die(stage: Stage, topic: str, step: str) -> None:  # noqa: F811
-    assert stage.play(topic, [Trap(step, WORKERS, 1)]) == EXPECTED
-    assert stage.traps.sprung() == [f"{step}: {WORKERS}"]
+QUICK = (FLUSHED, WORKERS)
+EVERY = [(step, victim) for step in STEPS for victim in VICTIMS if (step, victim) != QUICK]
+
+
+@pytest.mark.parametrize(("step", "victim"), [QUICK, *(pytest.param(*one, marks=pytest.mark.long) for one in EVERY)])
+def test_every_row_is_there_once_when_all_executors_or_the_driver_or_the_broker_die(
+    stage: Stage,
+    topic: str,  # noqa: F811
+    step: str,
+    victim: str,
+) -> None:
+    assert stage.play(topic, [Trap(step, victim, 1)]) == EXPECTED
+    assert stage.traps.sprung() == [f"{step}: {victim}"]
