@@ -23,7 +23,9 @@ Each setting can be given as a flag, as a variable (HEADRACE_ and the flag's nam
 HEADRACE_NODE_ID) or in a file. A flag wins over a variable, a variable over the file, the file over
 the default. Sizes take units (64MiB), and so do durations (10m, 7d). `headrace config explain NAME`
 says what a setting takes, and where its value comes from; `headrace config init` writes a file with
-all of them."""
+all of them.
+
+As a json broker is told: --broker-id N is --node-id N, and beside it --host and --port are --json."""
 CONFIG_ABOUT = f"""TOML or JSON file with settings; off: none (default: headrace.toml, headrace.json or
 config/broker.json here, or /etc/headrace/headrace.toml). Its variable is {CONFIG_VARIABLE}."""
 EXAMPLES = """\
