@@ -25,6 +25,8 @@ SIZE = 4000  # of a value
 OLD = 2400  # records that are there before: some 10 MB, more than the kernel takes for one that does not read
 END = OLD + 300
 CROWD_LIMIT_S = 60.0  # for what takes a few seconds: a hundred clients share one thread of the test
+LONG_S = 600.0  # the stalled one stays, however busy the machine is, until the test lets the door look
+HELD_UP_S = 10.0  # who waited for the stalled one would wait for a minute, the door's limit
 SMALL_BYTES = 4096  # the kernel's buffer of one that is to stall at once, and what it reads ahead
 ORDINARY_BYTES = 64 << 10
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -102,8 +104,8 @@ async def test_a_stalled_stream_among_a_hundred_delays_nobody_and_reads_on_where
             published = time.monotonic()
             await asyncio.wait_for(reading, CROWD_LIMIT_S)
             behind_s = time.monotonic() - published
-        assert worst_s < 3.0
-        assert behind_s < 3.0, "they were as quick as the publisher"
+        assert worst_s < HELD_UP_S
+        assert behind_s < HELD_UP_S, "they were as quick as the publisher"
         assert peak.grown_bytes < 64 * MIB, "the bound of all answers"
         await asyncio.wait_for(all_in_order(stalled, 0), CROWD_LIMIT_S)  # what it did not take waited in the log
         await ask(manager, "POST", "/topics/t/publish", value(END))
@@ -115,7 +117,7 @@ async def test_a_stalled_stream_among_a_hundred_delays_nobody_and_reads_on_where
 
 
 async def test_a_stalled_stream_among_a_hundred_is_closed_in_time_and_comes_back_for_the_rest(tmp_path: Path) -> None:
-    async with running(tmp_path) as web:
+    async with running(tmp_path, turn_s=LONG_S) as web:
         await web.create("t", partitions=1)
         await publish_old(web)
         stalled = await Stream(At(str(web.at), SMALL_BYTES), "/topics/t/stream?from=0").__aenter__()
@@ -130,7 +132,7 @@ async def test_a_stalled_stream_among_a_hundred_is_closed_in_time_and_comes_back
         assert len(door.waiting) == CROWD
         door.limits = HttpLimits(turn_s=0.5)
         await until(lambda: len(door.waiting) == CROWD - 1)
-        door.limits = HttpLimits()
+        door.limits = HttpLimits(turn_s=LONG_S)
         assert door.metrics.timed_out >= 1
         await until(lambda: answers.used == 0)
         got = await whole_events(stalled)
@@ -150,7 +152,7 @@ async def test_a_stalled_stream_among_a_hundred_is_closed_in_time_and_comes_back
 async def test_a_poll_among_a_hundred_whose_answer_nobody_takes_delays_nobody_and_is_asked_again(
     tmp_path: Path,
 ) -> None:
-    async with running(tmp_path) as web:
+    async with running(tmp_path, turn_s=LONG_S) as web:
         await web.create("t", partitions=1)
         await publish_old(web)
         stalled = await At(str(web.at), SMALL_BYTES).socket()
@@ -159,7 +161,7 @@ async def test_a_poll_among_a_hundred_whose_answer_nobody_takes_delays_nobody_an
         polling = asyncio.gather(*(polls_all(poller, OLD, END) for poller in pollers))
         worst_s = await worst_publish_s(web)
         await asyncio.wait_for(polling, CROWD_LIMIT_S)
-        assert worst_s < 3.0
+        assert worst_s < HELD_UP_S
         door = web.node.http
         assert door.exchanges is not None
         answers = door.exchanges.services.answers
@@ -167,7 +169,7 @@ async def test_a_poll_among_a_hundred_whose_answer_nobody_takes_delays_nobody_an
         before = len(door)
         door.limits = HttpLimits(turn_s=0.5)
         await until(lambda: answers.used == 0)
-        door.limits = HttpLimits()
+        door.limits = HttpLimits(turn_s=LONG_S)
         assert len(door) < before
         again = await web.socket()
         await polls_all(again, 0, END)
