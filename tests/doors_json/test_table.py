@@ -95,6 +95,8 @@ def test_a_topic_or_partition_that_is_not_there_is_made_instead_of_dropping_the_
     assert consume(door, "made", 1, "5")["message"] == "z"
     refused = publish(door, "made", "x", 16)
     assert refused["status"] == "failure" and "create_topic" in refused["message"]
+    refused = publish(door, "made", "x", "x")
+    assert refused == {"status": "failure", "message": "partition is a whole number from 0 on"}
 
 
 def test_a_topic_can_be_created_with_partitions_and_only_once(door: str) -> None:
