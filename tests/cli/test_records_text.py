@@ -41,6 +41,13 @@ def test_what_consume_prints_as_json_produce_reads_back_to_the_byte(
     assert sending_of(line, 1) == Sending(value, key, tuple(headers), 2, RECORD.timestamp_ms)
 
 
+def test_a_record_is_shown_with_its_id_which_is_made_of_its_place_if_it_has_none() -> None:
+    named = changed(headers=(("id", b"order-7"),))
+    for record, name in ((RECORD, "msg_2-41_09a7c08a"), (named, "order-7")):
+        assert row_of(record).id == name
+        assert compiled("%i")(record) == name.encode()
+
+
 def test_values_that_are_no_text_stay_the_json_that_they_are() -> None:
     made = sending_of(b'{"value": {"a": [1, null]}, "key": 7, "headers": {"h": "x", "n": null}}', 1)
     assert made == Sending(b'{"a":[1,null]}', b"7", (("h", b"x"), ("n", None)))
@@ -53,6 +60,7 @@ def test_values_that_are_no_text_stay_the_json_that_they_are() -> None:
         (b"[]", "an object with a value"),
         (b'{"key": "k"}', "an object with a value"),
         (b'{"value": "v", "kye": "k"}', "'kye'"),
+        (b'{"value": "v", "id": "order-7"}', "'id'"),  # of a record that is nowhere yet it stands in the headers
         (b'{"value": {"base64": "%"}}', "base64"),
         (b'{"value": "v", "partition": -1}', "partition"),
         (b'{"value": "v", "partition": true}', "partition"),

@@ -14,6 +14,7 @@ from headrace import connect
 from headrace.broker.ranges import RangeRead
 from headrace.compat import AsyncBrokerClient, BrokerClient
 from headrace.compat.binary_values import Message, Refused
+from headrace.records.ids import derived_id
 from headrace.testing import Broker
 from headrace.wire.ranges import Bounds, Place, Range
 from tests.doors_binary import raw
@@ -289,13 +290,16 @@ def test_a_range_sees_what_was_published_before_it_on_the_connection_and_subscri
         "created_at",
         "version",
         "partition",
+        "id",
     ]
     assert got[5].type == raw.HEARTBEAT  # and no message came before it: nobody subscribed
 
 
-def test_a_message_in_a_page_is_the_one_that_a_subscriber_gets_with_its_partition(broker: Broker, link: Link) -> None:
+def test_a_message_in_a_page_is_the_one_that_a_subscriber_gets_with_its_partition_and_id(
+    broker: Broker, link: Link
+) -> None:
     broker.create_topic("t", 2)
-    link.ask({"topic": "t", "client_id": "p", "partition": "1", "key": "k"}, raw.PUBLISH, b"one")
+    link.ask({"topic": "t", "client_id": "p", "partition": "1", "key": "k", "id": "m-1"}, raw.PUBLISH, b"one")
     link.ask({"topic": "t", "client_id": "p"}, raw.PUBLISH, b"two")
     [two, one], _ = link.page(limit=5)
     for offset, partition, shown in ((0, "1", one), (0, "0", two)):
@@ -304,7 +308,8 @@ def test_a_message_in_a_page_is_the_one_that_a_subscriber_gets_with_its_partitio
         subscribed = other.take()
         assert subscribed.sequence == shown.sequence == offset
         assert subscribed.body == shown.body and subscribed.at_ms == shown.at_ms
-        assert shown.properties == {**subscribed.properties, "partition": partition}
+        added = {"partition": partition, "id": "m-1" if shown is one else derived_id("t", 0, 0)}
+        assert shown.properties == {**subscribed.properties, **added}
         other.close()
     assert one.raw == subscribed_bytes(broker, "1")
 

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from headrace import connect
 from headrace.compat import Consumer, SyncConsumer
 from headrace.compat.json_values import JsonRecord, JsonRefused, NoMessage
+from headrace.records.ids import derived_id
 from headrace.testing import Broker
 from headrace.wire.json import ranges, requests
 from headrace.wire.json.framing import Document, Requests
@@ -202,13 +203,16 @@ def test_the_bytes_of_a_page(fresh: Broker, reader: Reader) -> None:
     producer.flush()
     first = (
         b'{"status": "success", "message": ['
-        b'{"partition": 0, "offset": 0, "ts_ms": 1700000000000, "payload": {"a": 1}}, '
-        b'{"partition": 0, "offset": 1, "ts_ms": 1700000000001, "payload": "\\u00fc"}], "next_page": "0-2"}'
+        b'{"partition": 0, "offset": 0, "id": "msg_0-0_e47f9043", "ts_ms": 1700000000000, "payload": {"a": 1}}, '
+        b'{"partition": 0, "offset": 1, "id": "msg_0-1_e47f9043", "ts_ms": 1700000000001, "payload": "\\u00fc"}], '
+        b'"next_page": "0-2"}'
     )
     last = (
         b'{"status": "success", "message": ['
-        b'{"partition": 0, "offset": 2, "ts_ms": 1700000000002, "payload": {"base64": "AP8="}}, '
-        b'{"partition": 0, "offset": 3, "ts_ms": 1700000000003, "payload": null}], "next_page": null}'
+        b'{"partition": 0, "offset": 2, "id": "msg_0-2_e47f9043", "ts_ms": 1700000000002, '
+        b'"payload": {"base64": "AP8="}}, '
+        b'{"partition": 0, "offset": 3, "id": "msg_0-3_e47f9043", "ts_ms": 1700000000003, "payload": null}], '
+        b'"next_page": null}'
     )
     assert reply(reader.door, b'{"type": "consume", "topic_name": "t", "limit": 2}') == first
     with Kept(reader.door) as kept:
@@ -342,7 +346,7 @@ async def test_the_clients_read_ranges_pages_and_the_last(fresh: Broker) -> None
     window = {"since": BASE_MS + 1000, "until": "2023-11-14T22:13:22Z"}
     assert places([one async for one in aio.records("t", **window)]) == [(0, 1), (1, 1)]
     first = sync.page("t", limit=1)
-    assert first == ([JsonRecord("t", 0, 0, BASE_MS, [0, ""])], "0-1")
+    assert first == ([JsonRecord("t", 0, 0, BASE_MS, [0, ""], derived_id("t", 0, 0))], "0-1")
     assert places((await aio.page("t", limit=2, page=first.next_page)).records) == [(0, 1), (0, 2)]
     assert places(sync.history("t", 1, partition=1)) == places(await aio.history("t", 1, 1)) == [(1, 1499)]
     assert len(sync.history("t")) == 10

@@ -1,5 +1,5 @@
-"""Names of records: `msg_<milliseconds>_<8 hex digits>` for those that enter without one, and for those that were
-stored without one a name made of their place.
+"""Names of records that enter without one, through a door that stores one: `msg_<milliseconds>_<8 hex digits>`. Any
+other record is called by its place (records/ids.py).
 
 No two ids of one life of a node are the same within one round of the 32-bit word: it goes through all its values in a
 scattered order, from a start by chance.
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.ports import Clock
-from headrace.records.kernel import crc32c
 
 _STRIDE = 0x9E3779B1  # odd: all 2^32 words come before one repeats; and scattered, so that they look as if by chance
 _MASK = 0xFFFFFFFF
@@ -24,8 +23,3 @@ class MessageIds:
     def new(self) -> str:
         self._word = word = (self._word + _STRIDE) & _MASK
         return f"msg_{self._clock.now_ms()}_{word:08x}"
-
-
-def derived_id(topic: str, partition: int, offset: int) -> str:
-    """Of a record without an `id` header: the same at every reading, of every node."""
-    return f"msg_{partition}-{offset}_{crc32c(topic.encode('utf-8', 'surrogatepass')):08x}"

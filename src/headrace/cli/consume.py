@@ -38,7 +38,7 @@ Count = Annotated[int | None, typer.Option("-n", "--count", metavar="N", min=1, 
 Follow = Annotated[bool, typer.Option("-F", "--follow", help="go on with what comes")]
 Template = Annotated[
     str | None,
-    typer.Option("-f", "--format", metavar="TEXT", help=r"%t %p %o %T %D %k %K %s %S %h, as in '%o %k %s\n'"),
+    typer.Option("-f", "--format", metavar="TEXT", help=r"%t %p %o %i %T %D %k %K %s %S %h, as in '%o %k %s\n'"),
 ]
 Filters = Annotated[
     list[str] | None, typer.Option("--filter", metavar="CONDITION", help="as in 'key=42' or 'value~error'")
@@ -79,8 +79,8 @@ def consume(
     @2026-01-31T12:00, @-10m, @1700000000).
 
     What is printed is the value and a line end; -f gives a format, -o jsonl everything, for `headrace produce` too.
-    In a format %t is the topic, %p partition, %o offset, %T timestamp (%D as a date), %k key, %s value, %h headers,
-    %K and %S the lengths of key and value; \n \t \0 \xNN as usual.
+    In a format %t is the topic, %p partition, %o offset, %i id, %T timestamp (%D as a date), %k key, %s value, %h
+    headers, %K and %S the lengths of key and value; \n \t \0 \xNN as usual.
 
     A filter is FIELD=TEXT, FIELD!=TEXT, FIELD~REGEX, FIELD!~REGEX or FIELD<N (<= > >=), where FIELD is key, value,
     value.PATH (of JSON), header.NAME, topic, partition, offset, timestamp or size. Of several, all must hold.

@@ -26,6 +26,7 @@ TOKENS: dict[str, tuple[str, Part]] = {
     "t": ("topic", lambda record: record.topic.encode()),
     "p": ("partition", lambda record: b"%d" % record.partition),
     "o": ("offset", lambda record: b"%d" % record.offset),
+    "i": ("id", lambda record: record.id.encode()),
     "T": ("timestamp in milliseconds", lambda record: b"%d" % record.timestamp_ms),
     "D": ("timestamp as a date in UTC", lambda record: show_time(record.timestamp_ms).encode()),
     "h": ("headers: name=value,…", lambda record: _headers(record)),

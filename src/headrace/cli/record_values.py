@@ -40,6 +40,7 @@ class RecordRow(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     offset: int
+    id: str
     timestamp_ms: int
     timestamp: str
     timestamp_type: str
@@ -63,6 +64,7 @@ def row_of(record: Record) -> RecordRow:
         record.topic,
         record.partition,
         record.offset,
+        record.id,
         record.timestamp_ms,
         show_time(record.timestamp_ms),
         record.timestamp_type,
@@ -89,7 +91,8 @@ def sending_of(line: bytes, number: int) -> Sending:
         raise _bad(number, f"is not JSON: {error}") from None
     if not isinstance(found, dict) or "value" not in found:
         raise _bad(number, "is no record: a record is an object with a value")
-    if strange := found.keys() - {"key", "value", "headers", "partition", "timestamp_ms"} - ALSO_KNOWN:
+    known = ALSO_KNOWN | {"id"} if "offset" in found else ALSO_KNOWN  # a record's own id stands in its headers
+    if strange := found.keys() - {"key", "value", "headers", "partition", "timestamp_ms"} - known:
         raise _bad(number, f"has a field {min(strange)!r} that a record does not have")
     partition = found.get("partition")
     if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool) or partition < 0):

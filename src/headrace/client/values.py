@@ -7,7 +7,9 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.records.ids import id_of
 from headrace.records.record import Headers
+from headrace.wire.kafka.names import from_kafka
 
 CREATE_TIME: Final = "create"  # the producer said when
 APPEND_TIME: Final = "append"  # the broker did
@@ -30,6 +32,12 @@ class Record(NamedTuple):
     value: bytes | None
     headers: Headers
     leader_epoch: int
+
+    @property
+    def id(self) -> str:
+        """Its header `id`, if that is text; else a name made of its topic, partition and offset, the same for
+        everybody."""
+        return id_of(from_kafka(self.topic), self.partition, self.offset, self.headers)
 
 
 class Delivery(NamedTuple):

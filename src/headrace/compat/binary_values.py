@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypedDict
 
 from headrace.errors import ClientError
+from headrace.records.ids import ID, derived_id
 from headrace.wire.binary.decoder import Decoder
 from headrace.wire.binary.frame import Frame, Type, build
 from headrace.wire.binary.ranges import properties_of
@@ -50,6 +51,11 @@ class Message(NamedTuple):
     @property
     def text(self) -> str:
         return self.body.decode()
+
+    @property
+    def id(self) -> str:
+        """Its property `id`; else a name made of its topic, partition and offset, the same for everybody."""
+        return self.properties.get(ID) or derived_id(self.topic, self.partition, self.offset)
 
 
 class Page(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypedDict
 
 from headrace.errors import ClientError, ConnectionFailed, RequestTimedOut
+from headrace.records.ids import derived_id
 from headrace.wire.json import ranges, replies, requests
 from headrace.wire.json.values import Json
 
@@ -25,13 +26,14 @@ class NoMessage(JsonRefused):
 
 
 class JsonRecord(NamedTuple):
-    """A message of a range, and where it is."""
+    """A message of a range, where it is, and what it is called."""
 
     topic: str
     partition: int
     offset: int
     ts_ms: int
     payload: Json
+    id: str
 
 
 class JsonPage(NamedTuple):
@@ -144,4 +146,8 @@ def page_of(topic: str, reply: bytes) -> JsonPage:
             raise NoMessage(f"there is no topic {topic!r}, or not that partition of it")
         raise JsonRefused(str(message))
     found, next_page = ranges.parse_page(reply)
-    return JsonPage([JsonRecord(topic, *one) for one in found], next_page)
+    return JsonPage([_record(topic, *one) for one in found], next_page)
+
+
+def _record(topic: str, partition: int, offset: int, ts_ms: int, payload: Json, told: str | None) -> JsonRecord:
+    return JsonRecord(topic, partition, offset, ts_ms, payload, told or derived_id(topic, partition, offset))

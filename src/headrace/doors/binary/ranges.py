@@ -11,7 +11,10 @@ from headrace.doors.binary import replies
 from headrace.doors.binary.data import message, properties_of
 from headrace.doors.binary.replies import Refused
 from headrace.doors.tcp.paging import page
+from headrace.records.ids import ID, derived_id, own_id
+from headrace.records.record import Record
 from headrace.wire.binary import ranges
+from headrace.wire.binary.frame import can_carry
 
 if TYPE_CHECKING:
     from headrace.doors.binary.connection import BinaryConnection
@@ -41,11 +44,16 @@ async def reply(connection: BinaryConnection, sequence: int, wish: Range) -> byt
         raise Refused(replies.missing_partition(name, count))
 
     def encode(rows: Rows) -> list[bytes]:
-        return [
-            message(record, properties_of(name, partition, record) | {"partition": str(partition)})
-            for partition, record in rows
-        ]
+        return [message(record, _properties(name, partition, record)) for partition, record in rows]
 
     paged = await page(connection.door, topic, wish, encode)
     connection.door.metrics.delivered += len(paged.pieces)
     return replies.page(sequence, connection.now_ms, name, paged)
+
+
+def _properties(topic: str, partition: int, record: Record) -> dict[str, str]:
+    """With its place and its id, whatever the publisher said of them."""
+    own = own_id(record.headers)
+    if own is None or not can_carry(ID, own):
+        own = derived_id(topic, partition, record.offset)
+    return properties_of(topic, partition, record) | {"partition": str(partition), ID: own}

@@ -11,6 +11,7 @@ the first message that is kept, 1 the next, as in the list that the original was
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Partition
@@ -19,6 +20,7 @@ from headrace.broker.topic import check_readable
 from headrace.doors.tcp.door import TcpDoor
 from headrace.doors.tcp.paging import Paged, page
 from headrace.errors import OffsetOutOfRange
+from headrace.records.ids import id_of
 from headrace.records.record import Record
 from headrace.wire import content
 from headrace.wire.json import ranges
@@ -58,14 +60,16 @@ async def find_page(door: TcpDoor, request: Range) -> Paged | Refused | None:
         return None
     if request.partition is None and count > 1 and request.has_offsets:
         return Refused(f"partition is needed with from and to: topic {topic.name!r} has {count} partitions")
-    return await page(door, topic, request, _encode)
+    return await page(door, topic, request, partial(_encode, topic.name))
 
 
-def _encode(rows: Rows) -> list[bytes]:
-    return [
-        ranges.message(partition, record.offset, record.timestamp_ms, content.value_of(record))
-        for partition, record in rows
-    ]
+def _encode(topic: str, rows: Rows) -> list[bytes]:
+    found = []
+    for partition, record in rows:
+        name = id_of(topic, partition, record.offset, record.headers)
+        value = content.value_of(record)
+        found.append(ranges.message(partition, record.offset, name, record.timestamp_ms, value))
+    return found
 
 
 async def _from_start(broker: Broker, partition: Partition, offset: int) -> Record | None:

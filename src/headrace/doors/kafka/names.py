@@ -1,45 +1,11 @@
-"""Topic names at the Kafka door.
-
-Kafka allows 1 to 249 of `[A-Za-z0-9._-]`; our names are any text. A name that Kafka could not have appears
-under one reserved prefix with its UTF-8 bytes in base32, and so does a name that begins with that prefix
-itself: the two ways are each other's inverse, and no name hides another.
-"""
+"""Topic names at the Kafka door: how ours are spelt there (wire/kafka/names.py), and which a new topic may have."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
-from typing import Final
-
 from headrace.errors import InvalidTopicName
+from headrace.wire.kafka.names import MAX_ENCODED, MAX_NAME_BYTES, RESERVED_PREFIX, from_kafka, is_legal, to_kafka
 
-RESERVED_PREFIX: Final = "headrace-b32-"
-
-MAX_NAME_BYTES: Final = 249  # Kafka's; a folder `name-partition` has to fit the 255 bytes of a file's name there
-
-MAX_ENCODED: Final = len(RESERVED_PREFIX) + (MAX_NAME_BYTES * 8 + 4) // 5  # of our longest name in base32
-
-_LEGAL = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_BYTES}}}", re.ASCII)
-
-
-def is_legal(name: str) -> bool:
-    return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
-
-
-def to_kafka(name: str) -> str:
-    """The name under which a Kafka client knows the topic that we call `name`."""
-    if is_legal(name) and not name.startswith(RESERVED_PREFIX):
-        return name
-    return RESERVED_PREFIX + base64.b32encode(name.encode()).decode().rstrip("=").lower()
-
-
-def from_kafka(name: str) -> str:
-    """Our name of the topic that a Kafka client calls `name`; the same when it was never changed."""
-    if not name.startswith(RESERVED_PREFIX) or len(name) > MAX_ENCODED:
-        return name
-    plain = _decoded(name[len(RESERVED_PREFIX) :])
-    return plain if plain and to_kafka(plain) == name else name
+__all__ = ["MAX_ENCODED", "MAX_NAME_BYTES", "RESERVED_PREFIX", "checked", "from_kafka", "is_legal", "to_kafka"]
 
 
 def checked(name: str) -> str:
@@ -52,10 +18,3 @@ def checked(name: str) -> str:
     if is_legal(name):
         return name
     raise InvalidTopicName(f"topic name {name!r} is not 1 to {MAX_NAME_BYTES} of A-Z a-z 0-9 . _ - or is '.' or '..'")
-
-
-def _decoded(text: str) -> str | None:
-    try:
-        return base64.b32decode(text.upper() + "=" * (-len(text) % 8)).decode()
-    except (binascii.Error, ValueError):
-        return None

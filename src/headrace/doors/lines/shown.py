@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from headrace.broker.message_ids import derived_id
 from headrace.broker.subscriptions.run import Run
+from headrace.records.ids import derived_id
 from headrace.records.record import Record
 from headrace.wire import content
 from headrace.wire.lines import messages

@@ -4,7 +4,8 @@ answered with a page of messages.
     to, since, until, limit, page, last        what is asked for; it begins at `offset`, and without `partition` has all
     ACK: status, topic, count, next_page       the reply; its body is the messages, DATA frames one after the other
 
-In each of these DATA `partition` says where it is, whatever its publisher said. `next_page` is left out at the end.
+In each of these DATA `partition` says where it is, whatever its publisher said, and `id` what it is called
+(records/ids.py). `next_page` is left out at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Ranges in the json protocol, which is ours: a consume with one of these keys is answered with a page of messages.
 
     {"type": "consume", "topic_name": "t", "since": "2026-01-31T12:00:00Z", "limit": 100}
-    {"status": "success", "message": [{"partition": 0, "offset": 7, "ts_ms": ..., "payload": ...}], "next_page": "0-8"}
+    {"status": "success", "message": [{"partition": 0, "offset": 7, "id": "...", "ts_ms": ..., "payload": ...}],
+     "next_page": "0-8"}
 
 Null says no more than a key that is missing, so that `next_page` can be given back as `page` as it is.
 """
@@ -44,11 +45,12 @@ def asked(topic: str, partition: int | None, found: dict[str, Json]) -> Range:
     )
 
 
-def message(partition: int, offset: int, timestamp_ms: int, value: bytes | None) -> bytes:
+def message(partition: int, offset: int, id_: str, timestamp_ms: int, value: bytes | None) -> bytes:
     """One of a page."""
-    return b'{"partition": %d, "offset": %d, "ts_ms": %d, "payload": %b}' % (
+    return b'{"partition": %d, "offset": %d, "id": %b, "ts_ms": %d, "payload": %b}' % (
         partition,
         offset,
+        dumps(id_),
         timestamp_ms,
         shown(value),
     )
@@ -59,8 +61,9 @@ def page(messages: Iterable[bytes], next_place: Place | None) -> bytes:
     return b'{"status": "success", "message": [%b], "next_page": %b}' % (b", ".join(messages), after)
 
 
-def parse_page(reply: bytes) -> tuple[list[tuple[int, int, int, Json]], str | None]:
-    """For the client: partition, offset, time and payload of each, and the next page; ValueError: it is none."""
+def parse_page(reply: bytes) -> tuple[list[tuple[int, int, int, Json, str | None]], str | None]:
+    """For the client: partition, offset, time, payload and, if it is told, id of each, and the next page. ValueError:
+    it is none."""
     match loads(reply):
         case {"message": list(messages), "next_page": str() | None as next_page}:
             return [_parsed(one) for one in messages], next_page
@@ -68,10 +71,11 @@ def parse_page(reply: bytes) -> tuple[list[tuple[int, int, int, Json]], str | No
             raise ValueError("a page is a JSON object with a list of messages and what the next page is")
 
 
-def _parsed(one: Json) -> tuple[int, int, int, Json]:
+def _parsed(one: Json) -> tuple[int, int, int, Json, str | None]:
     match one:
-        case {"partition": int(partition), "offset": int(offset), "ts_ms": int(ts_ms), "payload": payload}:
-            return partition, offset, ts_ms, payload
+        case {"partition": int(partition), "offset": int(offset), "ts_ms": int(ts_ms), "payload": payload, **more}:
+            told = more.get("id")
+            return partition, offset, ts_ms, payload, told if isinstance(told, str) else None
         case _:
             raise ValueError("a message of a page has its partition, offset, time and payload")
 
