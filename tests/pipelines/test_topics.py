@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from headrace.spark.pipelines.progress import recorded
 from tests.pipelines.conftest import Run, order_at, send
 
 pytestmark = pytest.mark.timeout(600)  # several runs of Spark, on a busy machine
+
+AT_MS = int(time.time() * 1000) - 60_000
 
 
 def read(address: str, topic: str, count: int) -> list[Record]:
@@ -53,6 +56,23 @@ def test_bad_rows_go_to_their_topic_with_the_reason_and_good_ones_go_on(
     assert aside[values[3]]["headrace.reason"] == b"the value is not UTF-8"
     assert aside[values[1]]["headrace.topic"] == topic.encode()
     assert aside[values[1]]["headrace.offset"] == b"1"
+
+
+@pytest.mark.parametrize("source", [{}, {"format": "raw", "schema": ""}, {"format": "text", "schema": ""}])
+def test_a_bad_row_keeps_its_key_its_headers_and_its_time(
+    headrace_address: str, topic: str, run: Run, source: dict[str, str]
+) -> None:
+    with headrace.connect(headrace_address) as client, client.producer() as producer:
+        producer.put(topic, b"nonsense", b"k", [("trace", b"1"), ("trace", None)], timestamp_ms=AT_MS)
+        producer.put(topic, b"nonsense", None, [], timestamp_ms=AT_MS + 1)
+    checks = {"too far": "partition > 9" if source.get("format") == "raw" else "_partition > 9"}
+    run(source=source, deadletter={"topic": f"{topic}.bad", "checks": checks}, target={"topic": f"{topic}.good"})
+    first, second = sorted(read(headrace_address, f"{topic}.bad", 2), key=lambda record: record.key or b"~")
+    assert (first.key, second.key) == (b"k", None)
+    assert first.headers[:2] == (("trace", b"1"), ("trace", None))
+    assert [name for name, _ in second.headers] == [name for name, _ in first.headers[2:]]
+    assert dict(first.headers)["headrace.timestamp"] == b"%d" % AT_MS
+    assert dict(second.headers)["headrace.timestamp"] == b"%d" % (AT_MS + 1)
 
 
 def test_bad_rows_of_an_archive_are_set_aside_too(

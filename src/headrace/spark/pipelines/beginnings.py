@@ -49,6 +49,8 @@ def _topics(spark: SparkSession, settings: Settings, source: Source) -> DataFram
         reader = _from_time(reader, time_ms(source.start, "[source] start"))
     if source.max_rows:
         reader = reader.option("maxOffsetsPerTrigger", str(source.max_rows))
+    if settings.deadletter is not None:
+        reader = reader.option("includeHeaders", "true")  # what goes aside keeps its own
     if not source.fail_on_data_loss:
         reader = reader.option("failOnDataLoss", "false")
     return told(reader.option("group", source.group or settings.name), settings, source).load()

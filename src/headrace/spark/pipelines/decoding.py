@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 REASON: Final = "_reason"
 RAW: Final = "_value"  # what was to be decoded, for who sets it aside
 RECORD: Final = ("key", "topic", "partition", "offset", "timestamp")
+HEADERS: Final = "_headers"  # of the record, for who sets it aside
 BY_SOURCE: Final = ("avro", "protobuf", "msgpack", "text")
 INLINE: Final = ("{", "[", '"')  # how an Avro schema begins, and the name of a file does not
 _CORRUPT: Final = "_corrupt"
@@ -48,8 +49,8 @@ def told(reader: DataStreamReader, settings: Settings, source: Source) -> DataSt
 
 def decoded(frame: DataFrame, settings: Settings, source: Source) -> DataFrame:
     if source.format == "raw":
-        return frame
-    record = [sf.col(name).alias(f"_{name}") for name in RECORD]
+        return frame.withColumnRenamed("headers", HEADERS)
+    record = [sf.col(name).alias(f"_{name}") for name in (*RECORD, "headers") if name in frame.columns]
     if source.format in BY_SOURCE:
         kind = frame.schema["value"].dataType
         names = kind.names if isinstance(kind, StructType) else []

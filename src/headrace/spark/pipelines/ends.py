@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType
 
 from headrace.spark.errors import InvalidOption
+from headrace.spark.pipelines.decoding import HEADERS as OWN
 from headrace.spark.pipelines.decoding import RAW, REASON
 from headrace.spark.pipelines.settings import Deadletter, Rollup, Settings, Source, Target
 
@@ -55,17 +56,19 @@ def records_of(frame: DataFrame, target: Target, *, as_they_came: bool) -> DataF
 
 
 def bad_records(frame: DataFrame, deadletter: Deadletter) -> DataFrame:
-    """The raw bytes, with the reason and where they came from beside them."""
+    """The raw bytes and the record's own headers, with the reason and where and when they came from beside them."""
     told = {
         "headrace.reason": sf.col(REASON),
         "headrace.topic": sf.col("_topic"),
         "headrace.partition": sf.col("_partition").cast("string"),
         "headrace.offset": sf.col("_offset").cast("string"),
+        "headrace.timestamp": sf.unix_millis("_timestamp").cast("string"),
     }
+    own = sf.coalesce(sf.col(OWN), sf.array().cast(HEADERS)) if OWN in frame.columns else sf.array().cast(HEADERS)
     headers = sf.array(*(sf.struct(sf.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in told.items()))
     return frame.select(
         sf.col("_key").alias("key"),
         sf.col(RAW).alias("value"),
-        headers.cast(HEADERS).alias("headers"),
+        sf.concat(own, headers.cast(HEADERS)).alias("headers"),
         sf.lit(deadletter.topic).alias("topic"),
     )

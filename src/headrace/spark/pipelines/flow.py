@@ -16,7 +16,7 @@ from headrace.spark.errors import InvalidOption
 from headrace.spark.pipelines import late, steps
 from headrace.spark.pipelines.archive import BAD, DATE, GOOD, ArchiveWriter
 from headrace.spark.pipelines.beginnings import rows_of
-from headrace.spark.pipelines.decoding import RAW, REASON, RECORD
+from headrace.spark.pipelines.decoding import HEADERS, RAW, REASON, RECORD
 from headrace.spark.pipelines.ends import are_records, bad_records, records_of
 from headrace.spark.pipelines.evolution import check_columns
 from headrace.spark.pipelines.settings import (
@@ -97,7 +97,7 @@ def frames(spark: SparkSession, settings: Settings) -> tuple[DataFrame, DataFram
     if aside is not None:
         rows = judged(rows, aside, timeless)
         bad = bad_records(rows.where(sf.col(REASON).isNotNull()), aside)
-        rows = rows.where(sf.col(REASON).isNull()).drop(REASON, RAW)
+        rows = rows.where(sf.col(REASON).isNull()).drop(REASON, RAW, HEADERS)
     else:
         for column, why in timeless.items():
             rows = rows.withColumn(column, sf.coalesce(column, _stopped(rows, sf.lit(why)).cast("timestamp")))
@@ -159,7 +159,8 @@ def judged(rows: DataFrame, aside: Deadletter, timeless: Mapping[str, str]) -> D
     """With a reason for each bad row: it does not decode, or a check says no, or does not know, or cannot be computed
     from this row (the stream goes on), or it has no time."""
     if REASON not in rows.columns:
-        rows = rows.select("*", *(sf.col(name).alias(f"_{name}") for name in (*RECORD, "value")))
+        own = [name for name in (*RECORD, "value", "headers") if name != "headers" or name in rows.columns]
+        rows = rows.select("*", *(sf.col(name).alias(f"_{name}") for name in own))
         why = sf.lit(None).cast("string")
     else:
         why = sf.col(REASON)
