@@ -68,9 +68,8 @@ class HttpDoor:
         self.waiting.stop()
         for connection in list(self._connections):
             connection.finish()
-        for _ in range(DRAIN_LOOKS):
-            if not any(connection.is_busy for connection in self._connections):
-                break
+        until = self.loop.time() + DRAIN_S
+        while self.loop.time() < until and any(connection.is_busy for connection in self._connections):
             await asyncio.sleep(DRAIN_S / DRAIN_LOOKS)
         for connection in list(self._connections):
             connection.abort()
