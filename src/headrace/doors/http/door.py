@@ -69,7 +69,9 @@ class HttpDoor:
         for connection in list(self._connections):
             connection.finish()
         until = self.loop.time() + DRAIN_S
-        while self.loop.time() < until and any(connection.is_busy for connection in self._connections):
+        for _ in range(DRAIN_LOOKS):
+            if self.loop.time() >= until or not any(connection.is_busy for connection in self._connections):
+                break
             await asyncio.sleep(DRAIN_S / DRAIN_LOOKS)
         for connection in list(self._connections):
             connection.abort()
