@@ -1,16 +1,19 @@
 """A group member in the simulator: joins, leads if it has to, reads its partitions, commits, and now and then dies,
 leaves or does not hear. What it is told is checked on the spot against what all members were told before.
+
+Members are eager or, all of a run, cooperative: those hold on to their partitions while the group rebalances, say in
+their metadata what they hold and since which generation, and who has to give something up joins once more when it has.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.groups.coordinator import Groups
-from headrace.broker.groups.events import Join, Joined, Leaver, Sync, Synced
+from headrace.broker.groups.events import Join, Joined, JoinedMember, Leaver, Protocols, Sync, Synced
 from headrace.broker.groups.positions import Position
 from headrace.errors import (
     FencedMember,
@@ -64,7 +67,13 @@ class GroupMember:
         self._asks_twice = chance.random() < 0.7
         self._session_s, self._rebalance_s = chance.uniform(2, 6), chance.uniform(5, 15)
         self._lives = 0
+        self._held: dict[int, int] = {}  # partitions, and how far each was read
+        self._held_since = -1  # generation
         self.is_alive = False
+
+    @property
+    def _is_cooperative(self) -> bool:
+        return self._simulation.options.is_cooperative
 
     async def run(self) -> None:
         """Lives, until the simulation says that it is over; then stays, alive."""
@@ -74,6 +83,7 @@ class GroupMember:
             self.is_alive = True
             self._lives += 1
             self._id, self._generation = "", -1
+            self._held, self._held_since = {}, -1
             ends_at = simulation.now + self._chance.expovariate(1 / 15)
             while not simulation.is_settled and (simulation.is_calm or simulation.now < ends_at):
                 try:
@@ -81,6 +91,7 @@ class GroupMember:
                 except (Lost, RebalanceInProgress, MemberIdRequired):
                     continue
                 except (UnknownMember, FencedMember, IllegalGeneration) as error:
+                    self._held, self._held_since = {}, -1  # others may have them by now
                     if not isinstance(error, IllegalGeneration):
                         self._id = ""
                 except HeadraceError:
@@ -100,20 +111,34 @@ class GroupMember:
     async def _live_on(self, ends_at: float) -> None:
         simulation = self._simulation
         partitions = await self._join()
-        places = {}
+        kept = self._held.keys() & set(partitions) if self._is_cooperative else set[int]()
+        gave_up = self._is_cooperative and len(kept) < len(self._held)
+        self._held = {partition: self._held[partition] for partition in sorted(kept)}
+        self._held_since = self._generation
         for partition in partitions:
-            position = await self._position(partition)
-            simulation.promises.found(partition, position)
-            places[partition] = position
+            if partition not in kept:
+                position = await self._position(partition)
+                simulation.promises.found(partition, position)
+                self._held[partition] = position
+        if gave_up:
+            return  # and joins again, so that somebody else gets it
         while not simulation.is_settled and (simulation.is_calm or simulation.now < ends_at):
             await simulation.sleep(self._chance.uniform(0.1, self._session_s / 3))
             if self._chance.random() < 0.02 and not simulation.is_calm:
                 await simulation.sleep(self._chance.uniform(0, 10))  # a pause, and it may be out
-            for partition in places:
-                if self._chance.random() < 0.5:
-                    places[partition] += self._chance.randint(0, 10)
-                    await self._commit(partition, places[partition])
-            await self._ask(self._beat)
+            await self._read_on()
+            try:
+                await self._ask(self._beat)
+            except RebalanceInProgress:
+                if self._is_cooperative:
+                    await self._read_on()  # while others join
+                raise
+
+    async def _read_on(self) -> None:
+        for partition in self._held:
+            if self._chance.random() < 0.5:
+                self._held[partition] += self._chance.randint(0, 10)
+                await self._commit(partition, self._held[partition])
 
     async def _join(self) -> list[int]:
         client = f"{self.name}.{self._lives}"
@@ -124,7 +149,7 @@ class GroupMember:
                 self._id,
                 groups.new_member_id(client),
                 "consumer",
-                (("range", b""),),
+                self._protocols(),
                 int(self._session_s * 1000),
                 int(self._rebalance_s * 1000),
                 self._instance,
@@ -139,7 +164,11 @@ class GroupMember:
             raise joined.error
         self._id, self._generation = joined.member_id, joined.generation
         leads = self._id == joined.leader and not joined.skip_assignment
-        given = self._assignments([one.member_id for one in joined.members]) if leads else {}
+        given = {}
+        if leads and self._is_cooperative:
+            given = cooperative_assignments(joined.members, self._simulation.options.partitions)
+        elif leads:
+            given = self._assignments([one.member_id for one in joined.members])
         synced: Synced = await self._ask(
             lambda groups, give: groups.sync(GROUP, Sync(give, self._id, self._generation, given, self._instance)),
             self._rebalance_s + REQUEST_S,
@@ -149,6 +178,11 @@ class GroupMember:
         partitions: list[int] = json.loads(synced.assignment or b"[]")
         self._simulation.promises.owned(self._generation, partitions, self._instance or self._id)
         return partitions
+
+    def _protocols(self) -> Protocols:
+        if not self._is_cooperative:
+            return (("range", b""),)
+        return (("cooperative", json.dumps([self._held_since, sorted(self._held)]).encode()),)
 
     def _assignments(self, members: list[str]) -> dict[str, bytes]:
         order = sorted(members)
@@ -180,6 +214,28 @@ class GroupMember:
         if isinstance(answer, HeadraceError):
             raise answer
         return answer
+
+
+def cooperative_assignments(members: Sequence[JoinedMember], partitions: int) -> dict[str, bytes]:
+    """Everybody keeps what it holds, up to its share; what is held by nobody fills up the others. What goes from one
+    to another is given to nobody yet."""
+    holders: dict[int, tuple[int, str]] = {}
+    for member in members:
+        since, held = json.loads(member.metadata)
+        for partition in held:
+            holders[partition] = max(holders.get(partition, (-1, "")), (since, member.member_id))
+    owned: dict[str, list[int]] = {member.member_id: [] for member in members}
+    for partition, (_, member_id) in sorted(holders.items()):
+        owned[member_id].append(partition)
+    share, rest = divmod(partitions, len(members))
+    free = [partition for partition in range(partitions) if partition not in holders]
+    given: dict[str, bytes] = {}
+    for place, member_id in enumerate(sorted(owned, key=lambda one: (-len(owned[one]), one))):
+        most = share + (place < rest)
+        mine = owned[member_id][:most]
+        mine += [free.pop() for _ in range(min(most - len(mine), len(free)))]
+        given[member_id] = json.dumps(mine).encode()
+    return given
 
 
 def _position(groups: Groups, partition: int) -> int:

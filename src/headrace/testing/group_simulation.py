@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from headrace.testing.loop import SimulatedLoop, simulated_loop
 from headrace.testing.node_simulation import KILL, POWER, SYNC, NodeSimulation, ended, run_to_end
 
 LOSS = 0.01  # of messages, each way
+MEMBERS = (2, 3, 6, 6, 6, 6, 12, 25, 60, 200)
 SETTLE_S = 90.0  # more than session, rebalance and request timeouts one after the other, a few times
 
 
@@ -36,6 +38,14 @@ class Options:
     partitions: int = 8
     duration_s: float = 60.0
     faults: int = 3
+    is_cooperative: bool = False  # all members
+
+    @classmethod
+    def varied(cls, seed: int) -> Options:
+        """Mostly few members, sometimes many; every other run cooperative."""
+        chance = random.Random(f"options {seed}")
+        members = chance.choice(MEMBERS)
+        return cls(members, max(8, members * 3 // 2), is_cooperative=chance.random() < 0.5)
 
 
 class Result(NamedTuple):
@@ -135,11 +145,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Runs a group on a simulated node, with faults, from a seed.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1)
-    parser.add_argument("--members", type=int, default=Options.members)
+    parser.add_argument("--members", type=int, help="eager ones; otherwise their number and kind vary with the seed")
     arguments = parser.parse_args()
     for seed in range(arguments.seed, arguments.seed + arguments.count):
-        result = run(seed, Options(members=arguments.members))
-        print(f"seed {seed}: {result.generation} generations; trace {result.trace_hash[:16]}")
+        options = Options(members=arguments.members) if arguments.members else Options.varied(seed)
+        result = run(seed, options)
+        print(
+            f"seed {seed}: {options.members} members, {result.generation} generations; trace {result.trace_hash[:16]}"
+        )
     return 0
 
 
