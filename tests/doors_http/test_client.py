@@ -8,12 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from headrace.compat import AsyncHttpClient, HttpClient
-from headrace.compat.http_values import HttpRefused, PublishUncertain
+from headrace.compat.http_values import AnswerTooLarge, HttpRefused, PublishUncertain
 from headrace.errors import ClientClosed, ClientError, ConnectionFailed
 from headrace.testing import Broker
 
@@ -245,6 +245,27 @@ def test_nobody_anywhere_is_told_with_the_next_step(monkeypatch: pytest.MonkeyPa
     failed = pytest.raises(ConnectionFailed, match="check that it runs")
     with HttpClient([closed_port(), closed_port()]) as client, failed:
         client.topics()
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_an_answer_that_is_too_large_is_told_at_once_and_not_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    """Whether it says its length beforehand or not."""
+    monkeypatch.setattr("headrace.compat.http_links.MAX_BODY_BYTES", 3 << 20)
+    asked: list[bytes] = []
+
+    def too_much(connection: socket.socket) -> None:
+        asked.append(connection.recv(1 << 16))
+        length = b"content-length: %d\r\n" % (64 << 20) if is_told else b"connection: close\r\n"
+        connection.sendall(b"HTTP/1.1 200 x\r\n" + length + b"\r\n")
+        with suppress(OSError):
+            connection.sendall(bytes(16 if is_told else 4 << 20))
+
+    with server(too_much) as address, HttpClient(address) as client:
+        with pytest.raises(AnswerTooLarge, match="more than 3 MiB, which is all that this client takes: ask for less"):
+            client.topics()
+    assert len(asked) == 1
 
 
 def test_the_replica_that_answered_is_preferred() -> None:

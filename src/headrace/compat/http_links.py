@@ -22,6 +22,7 @@ from headrace.compat.http_values import (
     NOT_LEADER,
     PAUSE_S,
     ROUNDS,
+    AnswerTooLarge,
     HttpRefused,
     Json,
     PublishUncertain,
@@ -136,7 +137,8 @@ class Links:
             is_sent = True
             connection.request(request.method, request.path, request.body, request.headers)
             response = connection.getresponse()
-            content = response.read(MAX_BODY_BYTES + 1)
+            is_over = (response.length or 0) > MAX_BODY_BYTES  # None: it does not say
+            content = b"" if is_over else response.read(MAX_BODY_BYTES + 1)
         except _BROKEN as error:
             connection.close()
             if not is_sent or request.is_repeatable:
@@ -148,9 +150,12 @@ class Links:
             raise ConnectionFailed(words) from error
         finally:
             self._done(busy)
-        if len(content) > MAX_BODY_BYTES:
+        if is_over or len(content) > MAX_BODY_BYTES:
             connection.close()
-            raise ConnectionFailed(f"an answer of more than {MAX_BODY_BYTES} bytes")
+            raise AnswerTooLarge(
+                f"the answer has more than {MAX_BODY_BYTES >> 20} MiB, which is all that this client takes: ask for less, "
+                "as with limit or max_records"
+            )
         self._keep(address, connection)
         return answer(response.status, content)
 

@@ -42,6 +42,10 @@ class HttpRefused(ClientError):
         return self.detail.get("error") if isinstance(self.detail, dict) else None
 
 
+class AnswerTooLarge(ClientError):
+    """The broker's answer is larger than this client takes. Asking again would bring the same."""
+
+
 class PublishUncertain(ConnectionFailed):
     """The connection ended after a record was sent and before its answer came: it may be there, or not."""
 
