@@ -45,6 +45,17 @@ def test_records_and_positions_are_there_afterwards(tmp_path: Path, how: str) ->
         assert client.publish("t", 20).offset == 20
 
 
+def test_how_far_topics_are_is_told_before_anybody_has_used_them(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path) as broker, HttpClient(broker.http) as client:
+        client.create_topic("used")
+        client.create_topic("empty")
+        for n in range(3):
+            client.publish("used", n)
+        end(broker, "kill")
+        told = client.stats()["replication"]
+        assert {name: told[name]["latest_offset"] for name in ("used", "empty")} == {"used": 2, "empty": -1}
+
+
 def test_a_commit_that_names_no_partition_is_not_guessed_at_afterwards(tmp_path: Path) -> None:
     with ServedBroker(tmp_path) as broker, HttpClient(broker.http) as client:
         client.create_topic("several", partitions=2)

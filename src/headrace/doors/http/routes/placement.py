@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -13,6 +14,7 @@ from headrace.doors.http.refusals import NOT_FOUND
 from headrace.doors.http.services import Services
 from headrace.doors.http.shapes import placement as shapes
 from headrace.doors.http.shapes.base import refusals
+from headrace.errors import HeadraceError
 
 
 def router(services: Services) -> APIRouter:
@@ -51,6 +53,7 @@ def router(services: Services) -> APIRouter:
         """Who leads, who is there, and how far topics are."""
         leader = broker.controller_id
         is_leader = leader == broker.node_id
+        progress = {topic.name: await _progress(topic) for topic in placement.shown_topics(broker)}
         answer = {
             "broker_id": broker.node_id,
             "timestamp": broker.clock.now_ms() / 1000,
@@ -60,13 +63,16 @@ def router(services: Services) -> APIRouter:
                 "state": "leader" if is_leader else "follower",
             },
             "gossip": placement.gossip(services),
-            "replication": {topic.name: _progress(topic) for topic in placement.shown_topics(broker)},
+            "replication": progress,
         }
         return Json(answer)
 
     return routes
 
 
-def _progress(topic: Topic) -> dict[str, Any]:
-    log = topic.partitions[0].log
-    return {**placement.placed(topic), "latest_offset": -1 if log is None else log.written_offset - 1}
+async def _progress(topic: Topic) -> dict[str, Any]:
+    """Of a topic that nobody has used since the start the log is opened for it."""
+    first = topic.partitions[0]
+    with suppress(HeadraceError):  # closed by a fault, or deleted meanwhile: that is told where it is used
+        await first.opened()
+    return {**placement.placed(topic), "latest_offset": -1 if first.log is None else first.log.written_offset - 1}

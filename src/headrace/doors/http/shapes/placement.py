@@ -137,7 +137,7 @@ class Stats(
         "replication": {"orders": {**_PLACED, "latest_offset": 41}},
     },
 ):
-    """`latest_offset`: -1 when the topic is empty, or has not been used since the node started."""
+    """`latest_offset`: of the first partition; -1 when the topic is empty, or its log cannot be read."""
 
     broker_id: int
     timestamp: float
