@@ -262,9 +262,9 @@ def test_an_answer_that_is_too_large_is_told_at_once_and_not_asked_for_again(
         with suppress(OSError):
             connection.sendall(bytes(16 if is_told else 4 << 20))
 
-    with server(too_much) as address, HttpClient(address) as client:
-        with pytest.raises(AnswerTooLarge, match="more than 3 MiB, which is all that this client takes: ask for less"):
-            client.topics()
+    words = "more than 3 MiB, which is all that this client takes: ask for less"
+    with server(too_much) as address, HttpClient(address) as client, pytest.raises(AnswerTooLarge, match=words):
+        client.topics()
     assert len(asked) == 1
 
 

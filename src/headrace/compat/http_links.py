@@ -153,8 +153,8 @@ class Links:
         if is_over or len(content) > MAX_BODY_BYTES:
             connection.close()
             raise AnswerTooLarge(
-                f"the answer has more than {MAX_BODY_BYTES >> 20} MiB, which is all that this client takes: ask for less, "
-                "as with limit or max_records"
+                f"the answer has more than {MAX_BODY_BYTES >> 20} MiB, which is all that this client takes: "
+                "ask for less, as with limit or max_records"
             )
         self._keep(address, connection)
         return answer(response.status, content)
