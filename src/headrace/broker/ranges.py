@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from headrace.broker.broker import Broker
     from headrace.broker.topic import Topic
 
-FEW_BYTES, RECORD_BYTES = (
-    4 << 10,
-    1 << 10,
-)  # of batches to read for so many records: who wants one waits for no megabyte
+FEW_BYTES, RECORD_BYTES = 4 << 10, 1 << 10
 RECORD_COST = 60  # bytes that a record counts for besides what it holds
 
 Rows = list[tuple[int, Record]]  # each with its partition
@@ -86,12 +83,12 @@ class RangeRead:
     async def _page(self, partition: Partition, at: int, end: int, max_records: int, max_bytes: int) -> Page:
         if at >= end:
             return Page([], end, end)
-        wish = min(max_bytes, FEW_BYTES + RECORD_BYTES * max_records)
+        wish = min(max_bytes, likely_bytes(max_records))
         try:
             page = await self._reading.page(partition, at, max_records=max_records, max_bytes=wish, to_offset=end)
         except OffsetOutOfRange as error:  # retention went past it, or a recovery cut the end off
             return Page([], error.start if error.start > at else end, end)
-        return _fitting(page, max_bytes) if page.next_offset > at else Page([], end, end)
+        return fitting(page, max_bytes) if page.next_offset > at else Page([], end, end)
 
 
 async def newest(broker: Broker, topic: Topic, asked: Range, max_bytes: int) -> Rows:
@@ -99,22 +96,28 @@ async def newest(broker: Broker, topic: Topic, asked: Range, max_bytes: int) -> 
     rows = await broker.reading.last(topic, asked.last or 0, asked.partition, max_bytes)
     kept = 0
     for _, record in reversed(rows):
-        max_bytes -= _size_of(record)
+        max_bytes -= size_of(record)
         if max_bytes < 0 and kept:
             break
         kept += 1
     return rows[len(rows) - kept :]
 
 
-def _size_of(record: Record) -> int:
+def likely_bytes(records: int) -> int:
+    """Of batches with so many records. Who wants one record is not to wait until a megabyte is decoded; who finds that
+    it was too little reads on."""
+    return FEW_BYTES + RECORD_BYTES * records
+
+
+def size_of(record: Record) -> int:
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_COST + len(record.value or b"") + len(record.key or b"") + headers
 
 
-def _fitting(page: Page, size: int) -> Page:
+def fitting(page: Page, size: int) -> Page:
     """As much of it as has so many bytes, one record at least: a batch may unpack to much more than it was."""
     for place, record in enumerate(page.records):
-        size -= _size_of(record)
+        size -= size_of(record)
         if size < 0 and place:
             return Page(page.records[:place], record.offset, page.end_offset)
     return page

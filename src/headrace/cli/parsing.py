@@ -6,15 +6,18 @@ zone are this machine's local time, as a person reads it off their clock; logs a
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Literal
 
 from headrace import units
 from headrace.cli.exits import usage
 from headrace.client.values import Time
+from headrace.wire.ranges import ms_of
 
 MAX_LONG = (1 << 63) - 1
 
@@ -47,13 +50,14 @@ def time_ms(text: str, now_ms: int) -> int:
     if text.startswith("-"):
         return max(0, now_ms - duration_ms(text[1:]))
     if re.fullmatch(r"\d{1,11}(\.\d+)?", text):
-        return int(float(text) * 1000)
+        return math.ceil(Decimal(text) * 1000)
     if re.fullmatch(r"\d{12,15}", text):
         return int(text)
     if text == "now":
         return now_ms
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        moment = datetime.fromisoformat(text)
+        return ms_of(moment if moment.tzinfo else moment.astimezone())  # without a zone: here
     except (ValueError, OverflowError):
         raise usage(
             f"{text!r} is not a time", "@2026-01-31T12:00, @2026-01-31T12:00+02:00, @1700000000 or @-10m"

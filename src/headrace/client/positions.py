@@ -9,6 +9,7 @@ from typing import Final, cast
 from headrace.client.asking import Asking
 from headrace.client.values import OffsetAt, Time, TopicPartition
 from headrace.wire.kafka.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from headrace.wire.ranges import ms_of
 
 START: Final = "start"
 END: Final = "end"
@@ -27,7 +28,7 @@ def timestamp_of(at: Position) -> int:
     if isinstance(at, Time):
         return at.ms
     if isinstance(at, datetime.datetime):
-        return int(at.timestamp() * 1000)
+        return ms_of(at if at.tzinfo else at.astimezone())  # without a zone: here
     if isinstance(at, bool) or not isinstance(at, int):
         raise ValueError(f"{at!r} is not a position: {', '.join(_NAMED)}, a whole number, a Time or a datetime is")
     return at

@@ -61,9 +61,14 @@ def time_ms(text: str, name: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return max(0, -((_EPOCH - moment) // _MS))
+        return max(0, ms_of(moment))
     except (ValueError, OverflowError):
         raise ValueError(f"{name} is milliseconds since 1970 or a time like 2026-01-31T12:00:00Z") from None
+
+
+def ms_of(moment: datetime) -> int:
+    """Since 1970, of a time with a zone; between two milliseconds the later one."""
+    return -((_EPOCH - moment) // _MS)
 
 
 def _is_number(text: str) -> bool:

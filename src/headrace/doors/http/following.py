@@ -14,8 +14,8 @@ from typing import Protocol
 import msgspec
 
 from headrace.broker.partition import Partition
+from headrace.broker.ranges import fitting
 from headrace.broker.topic import Topic
-from headrace.doors.http.ranges import fitting
 from headrace.doors.http.refusals import BAD, MISSING, Refused
 from headrace.doors.http.services import Services
 from headrace.doors.http.values import encoded

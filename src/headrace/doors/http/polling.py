@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.broker.partition import Partition
+from headrace.broker.ranges import fitting, likely_bytes, size_of
 from headrace.broker.topic import Topic
 from headrace.doors.http.answers import Held, Json
-from headrace.doors.http.ranges import fitting, likely_bytes, size_of
 from headrace.doors.http.refusals import BAD, BAD_OFFSET, CONFLICT, HELD, MISSING, NO_CONSUMER, Refused, refused
 from headrace.doors.http.services import Services
 from headrace.doors.http.values import encoded

@@ -8,12 +8,16 @@ original, except SUB, whose usage we tell. SUBACK, ACK, RANGE, SINCE and `PUB <t
 from __future__ import annotations
 
 import datetime
+import math
 from typing import NamedTuple
+
+from headrace.wire.ranges import ms_of
 
 ID_OPTION = "--id"
 # An id goes out with every delivery, and is kept for the time of a deduplication window.
 MAX_ID_BYTES = 200
 MAX_SECONDS = 1e13  # of a time since 1970: its milliseconds fit a timestamp
+FLOAT_MS = 0.001  # what a float of seconds does not tell apart is the same time; more than that is the next millisecond
 
 _PUB = "ERR usage: PUB <topic> <message>"
 _PUB_ID = "ERR usage: PUB <topic> --id <id> <message>"
@@ -182,10 +186,11 @@ def _time_ms(word: str) -> int | None:
     except ValueError:
         try:
             at = datetime.datetime.fromisoformat(word)
-            seconds = (at if at.tzinfo else at.replace(tzinfo=datetime.UTC)).timestamp()
+            return ms_of(at if at.tzinfo else at.replace(tzinfo=datetime.UTC))
         except (ValueError, OverflowError):
             return None
-    return round(seconds * 1000) if abs(seconds) < MAX_SECONDS else None  # nan is not less than anything
+    # A nan is not less than anything.
+    return math.ceil(seconds * 1000 - FLOAT_MS) if abs(seconds) < MAX_SECONDS else None
 
 
 _READERS = {

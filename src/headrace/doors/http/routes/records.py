@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Header, Query, Response
 
+from headrace.broker.ranges import RangeRead, Rows, newest
+from headrace.broker.topic import Topic
 from headrace.doors.http.accept import Accept
 from headrace.doors.http.answers import Held
-from headrace.doors.http.ranges import Bounds, Place, Range, size_of, time_ms
+from headrace.doors.http.ranges import check, place_of, time_ms
 from headrace.doors.http.refusals import NOT_FOUND
 from headrace.doors.http.routes.publishing import LINES, NDJSON
 from headrace.doors.http.services import Services
@@ -18,6 +20,7 @@ from headrace.doors.http.shapes import records
 from headrace.doors.http.shapes.base import MAX_OFFSET, refusals
 from headrace.doors.http.streaming import Streamed
 from headrace.doors.http.values import encoded
+from headrace.wire.ranges import Bounds, Range
 
 MAX_PAGE = 10_000
 MAX_NEWEST_BYTES = 8 << 20  # of an answer to `last`: there is no page after it
@@ -46,58 +49,56 @@ def router(services: Services) -> APIRouter:
         """The records of a range. A page is cut at `limit`, at 10,000 records or at a megabyte: the same request with
         `page` goes on. With `Accept: application/x-ndjson` all of the range comes, a record in each line."""
         bounds = Bounds(from_, to, time_ms(since, "since"), time_ms(until, "until"))
-        found = Range(services, services.topic(topic), partition, bounds)
-        start = None if page is None else Place.read(page)
+        found = services.topic(topic)
+        wish = Range(found.name, partition, bounds, page=place_of(page), last=last)
+        check(found, wish)
         if last is not None:
-            return await newest(services, found, last)
+            return await last_page(services, found, wish)
         if Accept(accept).rank(NDJSON):
-            return Streamed(lambda _: lines(services, found, start, limit or MAX_OFFSET), NDJSON)
-        return await one_page(services, found, start, min(limit or 1000, MAX_PAGE))
+            return Streamed(lambda _: lines(services, found, wish, limit or MAX_OFFSET), NDJSON)
+        return await one_page(services, found, wish, min(limit or 1000, MAX_PAGE))
 
     return routes
 
 
-async def one_page(services: Services, found: Range, start: Place | None, limit: int) -> Held:
+async def one_page(services: Services, topic: Topic, wish: Range, limit: int) -> Held:
     size = services.answers.share(services.limits.page_bytes)
-    shown, total, after = [], 0, None
+    shown, total, read = list[msgspec.Raw](), 0, RangeRead(services.broker, topic, wish)
     try:
-        async with aclosing(found.pages(start, limit, size)) as pages:
-            async for page, next_place in pages:
-                after = next_place
-                shown += page
-                total += sum(len(bytes(one)) for one in page)
-                if total >= size:
-                    break
-        answer = {"topic": found.topic.name, "records": shown, "next_page": None if after is None else str(after)}
-        return Held(answer, services.answers, size)
+        while total < size and (rows := await read.more(limit - len(shown), size)):
+            page = _encoded(rows)
+            shown += page
+            total += sum(len(bytes(one)) for one in page)
+            if len(shown) >= limit:
+                break
+        after = None if read.place is None else str(read.place)
+        return Held({"topic": topic.name, "records": shown, "next_page": after}, services.answers, size)
     except BaseException:
         services.answers.give_back(size)
         raise
 
 
-async def newest(services: Services, found: Range, count: int) -> Held:
-    """As many of them as there is room for: the oldest go first."""
+async def last_page(services: Services, topic: Topic, wish: Range) -> Held:
+    """As many of the newest as there is room for: the oldest go first."""
     size = services.answers.share(MAX_NEWEST_BYTES)
     try:
-        records = await services.broker.reading.last(found.topic, count, found.only, size)
-        kept, left = 0, size
-        for _, record in reversed(records):
-            left -= size_of(record)
-            if left < 0 and kept:
-                break
-            kept += 1
-        shown = [encoded([record], partition)[0] for partition, record in records[len(records) - kept :]]
-        return Held({"topic": found.topic.name, "records": shown, "next_page": None}, services.answers, size)
+        shown = _encoded(await newest(services.broker, topic, wish, size))
+        return Held({"topic": topic.name, "records": shown, "next_page": None}, services.answers, size)
     except BaseException:
         services.answers.give_back(size)
         raise
 
 
-async def lines(services: Services, found: Range, start: Place | None, limit: int) -> AsyncGenerator[bytes, None]:
+async def lines(services: Services, topic: Topic, wish: Range, limit: int) -> AsyncGenerator[bytes, None]:
     size = services.answers.share(services.limits.page_bytes // 4)
     try:
-        async with aclosing(found.pages(start, limit, size)) as pages:
-            async for page, _ in pages:
-                yield b"\n".join([*map(bytes, page), b""])
+        read = RangeRead(services.broker, topic, wish)
+        while limit and (rows := await read.more(limit, size)):
+            limit -= len(rows)
+            yield b"\n".join([*map(bytes, _encoded(rows)), b""])
     finally:
         services.answers.give_back(size)
+
+
+def _encoded(rows: Rows) -> list[msgspec.Raw]:
+    return [encoded([record], partition)[0] for partition, record in rows]
