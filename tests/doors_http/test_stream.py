@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.doors.http.limits import HttpLimits
+from headrace.records.ids import derived_id
 from tests.doors_http.events import Stream
 from tests.doors_http.running import LIMIT_S, Running, running, until
 
@@ -28,6 +29,7 @@ async def test_records_come_as_they_are_published(web: Running) -> None:
         event = await stream.event()
         assert event["id"] == "1"
         assert event["data"].pop("ts_ms") > 0
+        assert event["data"].pop("id") == derived_id("t", 0, 1)
         assert event["data"] == {"offset": 1, "key": None, "value": {"a": "line\nbreak"}, "headers": {}}
         await publish(web, [2, 3])
         assert await stream.offsets(2) == [2, 3]

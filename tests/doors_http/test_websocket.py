@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from wsproto.events import CloseConnection, Ping, TextMessage
 
+from headrace.records.ids import derived_id
 from tests.doors_http.running import LIMIT_S, Running, running, until
 from tests.doors_http.websockets import Closed, Refused, Socket
 
@@ -41,7 +42,8 @@ async def test_records_come_as_they_are_published_each_a_document(topic: Running
         record = await ws.document()
         assert record.pop("ts_ms") > 0
         assert record == {
-            "id": "1",
+            "place": "1",
+            "id": derived_id("t", 0, 1),
             "offset": 1,
             "key": None,
             "value": {"a": "line\nbreak"},
@@ -53,20 +55,20 @@ async def test_records_come_as_they_are_published_each_a_document(topic: Running
     await until(lambda: len(topic.node.http.waiting) == 0)
 
 
-async def test_they_are_those_of_a_stream_with_their_ids(topic: Running) -> None:
+async def test_they_are_those_of_a_page_with_their_places(topic: Running) -> None:
     await publish(topic, [None, "text", {"a": [1]}])
     async with Socket(topic, "/topics/t/ws?from=0") as ws:
         mine = await ws.documents(3)
     page = (await topic.web.get("/topics/t/records", params={"from": 0})).json()["records"]
-    assert [{name: value for name, value in one.items() if name != "id"} for one in mine] == page
-    assert [one["id"] for one in mine] == ["0", "1", "2"]
+    assert [{name: value for name, value in one.items() if name != "place"} for one in mine] == page
+    assert [one["place"] for one in mine] == ["0", "1", "2"]
 
 
 async def test_a_client_that_comes_back_goes_on_after_its_last_record(topic: Running) -> None:
     await publish(topic, list(range(10)))
     async with Socket(topic, "/topics/t/ws?from=0") as ws:
         last = (await ws.documents(4))[-1]
-    async with Socket(topic, f"/topics/t/ws?after={last['id']}") as ws:
+    async with Socket(topic, f"/topics/t/ws?after={last['place']}") as ws:
         await publish(topic, [10])
         assert await ws.offsets(7) == list(range(4, 11))
 
@@ -87,7 +89,7 @@ async def test_several_partitions_are_resumed_in_each(web: Running) -> None:
     seen = []
     async with Socket(web, "/topics/t/ws?from=0") as ws:
         seen += await ws.documents(3)
-    async with Socket(web, f"/topics/t/ws?after={seen[-1]['id']}") as ws:
+    async with Socket(web, f"/topics/t/ws?after={seen[-1]['place']}") as ws:
         seen += await ws.documents(3)
     assert sorted((one["partition"], one["offset"]) for one in seen) == [(p, o) for p in range(3) for o in range(2)]
     async with Socket(web, "/topics/t/ws?partition=1&from=1") as ws:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import pytest
 
 import headrace
-from headrace.compat import BrokerClient, SyncConsumer
+from headrace.compat import BrokerClient, HttpClient, SyncConsumer
 from tests.doors_binary import raw as binary
 from tests.doors_json import kit as json_kit
 from tests.doors_lines import kit as lines
@@ -47,6 +49,16 @@ def of_binary(node: ServedBroker, topic: str) -> list[str]:
     return found
 
 
+def of_http(node: ServedBroker, doors: dict[str, Any], topic: str) -> list[list[str]]:
+    """Of a range, a poll and a stream."""
+    _, page = doors["http"].ask("GET", f"/topics/{topic}/records")
+    told = [one["id"] for one in page["records"]]
+    with HttpClient(node.addresses["http"]) as client:
+        polled = [record.id or "" for record in client.poll(topic, from_offset=0, timeout_ms=0).records]
+        with closing(client.stream(topic, from_offset=0)) as stream:
+            return [told, polled, [record.id or "" for record in islice(stream, len(told))]]
+
+
 def of_python(node: ServedBroker, topic: str) -> list[str]:
     with headrace.Consumer(node.addresses["kafka"], topic, follow=False) as consumer:
         return [record.id for record in consumer]
@@ -73,6 +85,7 @@ def test_every_record_has_an_id_and_everybody_shows_the_same(
     assert len(set(found)) == 3 and found[2] == "order-7"
     assert of_json(node, topic) == of_binary(node, topic) == of_python(node, topic) == found
     assert of_compatible_clients(node, topic) == [found, found]
+    assert of_http(node, doors, topic) == [found, found, found]
 
 
 def test_an_id_that_a_door_cannot_carry_is_shown_there_as_the_one_of_its_place(

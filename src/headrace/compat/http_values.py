@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from headrace.errors import ClientError, ConnectionFailed
+from headrace.records.ids import ID, derived_id
 
 HOST, PORT = "127.0.0.1", 8081
 TIMEOUT_S = 10.0
@@ -68,6 +69,8 @@ class HttpRecord(NamedTuple):
     key: Json
     value: Json
     headers: dict[str, Json]
+    id: str | None = None
+    """None: a poll tells of no ids, and its header `id` is more than a text."""
 
 
 class Polled(NamedTuple):
@@ -148,9 +151,10 @@ def answer(status: int, content: bytes) -> Json:
 
 
 def record(topic: str, told: Mapping[str, Json]) -> HttpRecord:
-    return HttpRecord(
-        topic, told.get("partition", 0), told["offset"], told["ts_ms"], told["key"], told["value"], told["headers"]
-    )
+    partition, offset, headers = told.get("partition", 0), told["offset"], told["headers"]
+    own = told.get("id", headers.get(ID))
+    id_ = derived_id(topic, partition, offset) if own in (None, "") else own if isinstance(own, str) else None
+    return HttpRecord(topic, partition, offset, told["ts_ms"], told["key"], told["value"], headers, id_)
 
 
 def published(told: Mapping[str, Json]) -> Published:

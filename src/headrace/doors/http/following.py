@@ -11,14 +11,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-import msgspec
-
 from headrace.broker.partition import Partition
 from headrace.broker.ranges import fitting
 from headrace.broker.topic import Topic
 from headrace.doors.http.refusals import BAD, MISSING, Refused
 from headrace.doors.http.services import Services
-from headrace.doors.http.values import encoded
+from headrace.doors.http.values import identified
 from headrace.doors.http.waiting import Listening
 from headrace.errors import OffsetOutOfRange
 
@@ -32,6 +30,7 @@ class Format(Protocol):
     """How records leave."""
 
     names_partition: bool  # also of a topic that has one
+    place_name: str  # what the client knows the place of a record as
 
     def record(self, place: bytes, shown: bytes) -> bytes: ...
 
@@ -57,7 +56,7 @@ class Following:
             left, colon, right = part.strip().partition(":")
             index, offset = (left, right) if colon else (str(self._partitions[0].index), left)
             if not (_is_number(index) and (offset == NOTHING or _is_number(offset))):
-                raise Refused(BAD, f"{name} is the id of an event of this stream")
+                raise Refused(BAD, f"{name} is the {self._form.place_name} of this stream")
             self._next[int(index)] = int(offset) + 1
 
     async def begin_at(self, offset: int | None, since_ms: int | None) -> None:
@@ -109,11 +108,10 @@ class Following:
         page = fitting(page, PAGE_BYTES)
         is_named = self._form.names_partition or len(self._topic.partitions) > 1
         events = []
-        for record, shown in zip(
-            page.records, encoded(page.records, partition.index if is_named else msgspec.UNSET), strict=True
-        ):
+        for record in page.records:
             self._next[partition.index] = record.offset + 1
-            events.append(self._form.record(self._place(record.offset), bytes(shown)))
+            shown = identified(self._topic.name, partition.index, record, names_partition=is_named)
+            events.append(self._form.record(self._place(record.offset), shown))
         self._next[partition.index] = page.next_offset
         if len(page.records) == PAGE_RECORDS:
             await asyncio.sleep(0)  # others have their turn

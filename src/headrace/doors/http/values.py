@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import InvalidRecord
+from headrace.records.ids import id_of
 from headrace.records.record import Headers, Record
 from headrace.wire import content
 
@@ -36,6 +37,7 @@ class Shown(msgspec.Struct, omit_defaults=True):
     value: Any
     headers: dict[str, Any]
     partition: int | msgspec.UnsetType = msgspec.UNSET
+    id: str | msgspec.UnsetType = msgspec.UNSET
 
 
 # In
@@ -82,7 +84,9 @@ def headers_of(given: Mapping[str, Any]) -> Headers:
 # Out
 
 
-def shown(record: Record, partition: int | msgspec.UnsetType = msgspec.UNSET) -> Shown:
+def shown(
+    record: Record, partition: int | msgspec.UnsetType = msgspec.UNSET, id_: str | msgspec.UnsetType = msgspec.UNSET
+) -> Shown:
     key = record.key
     return Shown(
         record.offset,
@@ -91,12 +95,19 @@ def shown(record: Record, partition: int | msgspec.UnsetType = msgspec.UNSET) ->
         value_of(content.value_of(record)),
         _shown_headers(record.headers) if record.headers else {},
         partition,
+        id_,
     )
 
 
 def encoded(records: Iterable[Record], partition: int | msgspec.UnsetType) -> list[msgspec.Raw]:
-    """Each by itself as JSON."""
+    """Each by itself as JSON, as a poll has it."""
     return [msgspec.Raw(_encode(shown(record, partition))) for record in records]
+
+
+def identified(topic: str, partition: int, record: Record, *, names_partition: bool = True) -> bytes:
+    """As JSON, with what it is called."""
+    name = id_of(topic, partition, record.offset, record.headers)
+    return _encode(shown(record, partition if names_partition else msgspec.UNSET, name))
 
 
 def value_of(value: bytes | None) -> Any:

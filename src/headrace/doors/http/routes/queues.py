@@ -74,5 +74,5 @@ def _key(door: str, topic: str, group: str) -> QueueKey:
 def _shown(dead: Dead) -> dict[str, Any]:
     record: dict[str, Any] = msgspec.structs.asdict(shown(dead.record))
     letter = dead.letter._asdict()
-    del letter["queue"], record["partition"]
+    del letter["queue"], record["partition"], record["id"]
     return {"partition": dead.partition, "timestamp_ms": record.pop("ts_ms"), **record, "letter": letter}

@@ -19,7 +19,7 @@ from headrace.doors.http.services import Services
 from headrace.doors.http.shapes import records
 from headrace.doors.http.shapes.base import MAX_OFFSET, refusals
 from headrace.doors.http.streaming import Streamed
-from headrace.doors.http.values import encoded
+from headrace.doors.http.values import identified
 from headrace.wire.ranges import Bounds, Range
 
 MAX_PAGE = 10_000
@@ -66,7 +66,7 @@ async def one_page(services: Services, topic: Topic, wish: Range, limit: int) ->
     shown, total, read = list[msgspec.Raw](), 0, RangeRead(services.broker, topic, wish)
     try:
         while total < size and (rows := await read.more(limit - len(shown), size)):
-            page = _encoded(rows)
+            page = _encoded(topic, rows)
             shown += page
             total += sum(len(bytes(one)) for one in page)
             if len(shown) >= limit:
@@ -82,7 +82,7 @@ async def last_page(services: Services, topic: Topic, wish: Range) -> Held:
     """As many of the newest as there is room for: the oldest go first."""
     size = services.answers.share(MAX_NEWEST_BYTES)
     try:
-        shown = _encoded(await newest(services.broker, topic, wish, size))
+        shown = _encoded(topic, await newest(services.broker, topic, wish, size))
         return Held({"topic": topic.name, "records": shown, "next_page": None}, services.answers, size)
     except BaseException:
         services.answers.give_back(size)
@@ -95,10 +95,10 @@ async def lines(services: Services, topic: Topic, wish: Range, limit: int) -> As
         read = RangeRead(services.broker, topic, wish)
         while limit and (rows := await read.more(limit, size)):
             limit -= len(rows)
-            yield b"\n".join([*map(bytes, _encoded(rows)), b""])
+            yield b"\n".join([*map(bytes, _encoded(topic, rows)), b""])
     finally:
         services.answers.give_back(size)
 
 
-def _encoded(rows: Rows) -> list[msgspec.Raw]:
-    return [encoded([record], partition)[0] for partition, record in rows]
+def _encoded(topic: Topic, rows: Rows) -> list[msgspec.Raw]:
+    return [msgspec.Raw(identified(topic.name, partition, record)) for partition, record in rows]

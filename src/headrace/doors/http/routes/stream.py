@@ -1,7 +1,7 @@
 """`GET /topics/{topic}/stream`: records as they come, as server-sent events.
 
 An event's `id` says where it was: a browser that lost the connection sends it back (`Last-Event-ID`) and misses
-nothing.
+nothing. What the record itself is called stands in its data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from headrace.doors.http.waiting import Client
 SSE = "text/event-stream"
 BEGIN = b"retry: 1000\n\n"
 SIGN = b":\n\n"  # a comment shows that the connection lives
-EXAMPLE = 'id: 41\ndata: {"offset":41,"ts_ms":1760000000000,"key":null,"value":"hello","headers":{}}\n\n'
+EXAMPLE = (
+    "id: 41\n"
+    'data: {"offset":41,"ts_ms":1760000000000,"key":null,"value":"hello","headers":{},"id":"msg_0-41_09a7c08a"}\n\n'
+)
 _EVENTS: Documented = {200: {"content": {SSE: {"schema": {"type": "string"}, "example": EXAMPLE}}}}
 
 From = Annotated[int | None, Query(alias="from", ge=0, le=MAX_OFFSET, description="First offset.")]
@@ -66,6 +69,7 @@ class Events:
     """Records as server-sent events."""
 
     names_partition = False
+    place_name = "id of an event"
 
     def record(self, place: bytes, shown: bytes) -> bytes:
         return b"id: %s\ndata: %s\n\n" % (place, shown)

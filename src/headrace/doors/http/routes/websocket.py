@@ -20,10 +20,10 @@ from headrace.doors.http.websocket.upgraded import Upgraded
 from headrace.doors.http.websocket.websocket import WebSocket, Wish
 
 SWITCHED: Documented = {101: {"description": "From here on text frames, a JSON document each."}}
-REFUSALS = refusals(_400="after is the id of a record", _404=NOT_FOUND, _426=ASK)
+REFUSALS = refusals(_400="after is the place of a record", _404=NOT_FOUND, _426=ASK)
 LEVELS = "When a record that was sent is acknowledged, as for a publish."
 
-After = Annotated[str | None, Query(description="The id of the last record that came.")]
+After = Annotated[str | None, Query(description="The place of the last record that came.")]
 Acks = Annotated[str | None, Query(description=LEVELS, pattern=f"^({ACKS.pattern})$")]
 
 

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field, JsonValue
 
 from headrace.doors.http.shapes.base import Shape
 from headrace.doors.http.shapes.client import Index, Polled
 
+EXAMPLE: dict[str, Any] = {
+    "offset": 41,
+    "ts_ms": 1760000000000,
+    "key": None,
+    "value": "hello",
+    "headers": {},
+    "partition": 0,
+    "id": "msg_0-41_09a7c08a",
+}
 
-class Page(
-    Shape,
-    example={
-        "topic": "orders",
-        "records": [
-            {"offset": 41, "ts_ms": 1760000000000, "key": None, "value": "hello", "headers": {}, "partition": 0}
-        ],
-        "next_page": None,
-    },
-):
+
+class Recorded(Polled, example=EXAMPLE):
+    """A record as in a poll, and its `id`: the header of that name, else one made of its place."""
+
+    id: str
+
+
+class Page(Shape, example={"topic": "orders", "records": [EXAMPLE], "next_page": None}):
     """`next_page`: for the parameter `page` of the next request; null at the end of the range."""
 
     topic: str
-    records: list[Polled]
+    records: list[Recorded]
     next_page: str | None
 
 

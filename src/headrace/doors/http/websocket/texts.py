@@ -1,6 +1,6 @@
 """The JSON documents of a WebSocket.
 
-Out: a record, as everywhere at this door, with its `partition` and an `id` to go on after; `{"lost": …}`, what
+Out: a record, as everywhere at this door, with its `partition`, and its `place` to go on after; `{"lost": …}`, what
 retention has taken; `{"ack": …}` or `{"error": …}`, the answer to what the client sent. In: a record to publish, with a
 `ref` of the client's own that its answer carries.
 """
@@ -75,9 +75,10 @@ class Records:
     """Records as frames."""
 
     names_partition = True
+    place_name = "place of a record"
 
     def record(self, place: bytes, shown: bytes) -> bytes:
-        return text_frame(b'{"id":"%s",%s' % (place, shown[1:]))
+        return text_frame(b'{"place":"%s",%s' % (place, shown[1:]))
 
     def lost(self, partition: int, first: int, end: int) -> bytes:
         return text_frame(b'{"lost":{"partition":%d,"from":%d,"to":%d}}' % (partition, first, end))
