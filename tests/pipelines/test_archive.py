@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from headrace.spark.errors import InvalidOption
 from headrace.spark.pipelines import store
 from headrace.spark.pipelines.run import PipelineFailed
-from tests.pipelines.conftest import Run, order_at, send
+from tests.pipelines.conftest import SCHEMA, Run, order_at, send
 from tests.pipelines.test_topics import read
 
 pytestmark = pytest.mark.timeout(600)  # several runs of Spark, on a busy machine
@@ -91,7 +91,13 @@ def test_a_plan_that_was_never_whole_leaves_nothing_behind(piping: SparkSession,
     assert found.listed(store.STAGING) == found.listed(store.PLANS) == []
 
 
-@pytest.mark.parametrize("at", ["before the plan", "after the plan", "amid the moves", "before it is done"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        "before the plan", "after the plan", "amid the moves", "before it is done",
+        "after the plan of a merge", "before small files are removed", "amid the removal of small files",
+    ],
+)  # fmt: skip
 def test_a_batch_that_died_on_its_way_is_there_once_after_the_next_run(
     at: str,
     piping: SparkSession,
@@ -103,7 +109,7 @@ def test_a_batch_that_died_on_its_way_is_there_once_after_the_next_run(
 ) -> None:
     send(headrace_address, topic, [order_at(number % 2 * DAY_S, number) for number in range(40)])
     archive = {"path": str(tmp_path / "out"), "time": "at", "compact_files": 2}
-    plain_write, plain_move = store.Store.write, store.Store._move
+    plain_write, plain_move, plain_remove = store.Store.write, store.Store._move, store.Store.remove
     moved = 0
 
     def write(self: store.Store, name: str, content: bytes) -> None:
@@ -111,6 +117,16 @@ def test_a_batch_that_died_on_its_way_is_there_once_after_the_next_run(
             raise OSError("killed")
         plain_write(self, name, content)
         if at == "after the plan" and name.startswith(store.PLANS):
+            raise OSError("killed")
+        if at == "after the plan of a merge" and name.startswith(store.PLANS) and b"-merged-" in content:
+            raise OSError("killed")
+
+    def remove(self: store.Store, name: str) -> None:
+        is_small = name.startswith("date=") and self.exists(name)  # what is merged: nothing else is there before
+        if is_small and at == "before small files are removed":
+            raise OSError("killed")
+        plain_remove(self, name)
+        if is_small and at == "amid the removal of small files":
             raise OSError("killed")
 
     def move(self: store.Store, old: str, new: str) -> None:
@@ -125,9 +141,13 @@ def test_a_batch_that_died_on_its_way_is_there_once_after_the_next_run(
 
     monkeypatch.setattr(store.Store, "write", write)
     monkeypatch.setattr(store.Store, "_move", move)
+    monkeypatch.setattr(store.Store, "remove", remove)
     with pytest.raises(PipelineFailed, match="killed"):
         run(source={"max_rows": 20}, archive=archive)
     monkeypatch.undo()
+    if at.endswith("small files are removed"):  # as the page says of who reads meanwhile
+        meanwhile = ids(piping, tmp_path / "out")
+        assert len(meanwhile) > len(set(meanwhile))
     run(source={"max_rows": 20}, archive=archive)
     assert ids(piping, tmp_path / "out") == list(range(40))
     assert not list((tmp_path / "out" / store.PLANS).glob("*.json"))
@@ -182,3 +202,22 @@ def test_a_delta_table_gets_each_batch_once_and_new_columns(
     again = [json.loads(record.value or b"") for record in read(headrace_address, f"{topic}.again", 40)]
     assert sorted(int(row["id"]) for row in again) == list(range(40))
     assert {row.get("country") for row in again} == {None, "ch"}
+
+
+def test_files_of_different_schemas_become_one_with_all_columns(
+    piping: SparkSession, headrace_address: str, topic: str, run: Run, tmp_path: Path
+) -> None:
+    archive = {"path": str(tmp_path / "out"), "time": "at", "compact_files": 3}
+    schemas = ["id string, at timestamp", SCHEMA, "id string, amount double, at timestamp"]
+    for number, schema in enumerate(schemas):
+        send(headrace_address, topic, [order_at(number, number)])
+        run(source={"schema": schema}, archive=archive)
+    (file,) = files(tmp_path / "out")
+    assert "-merged-" in file.name
+    rows = piping.read.parquet(str(tmp_path / "out")).collect()
+    assert {(row.id, row.country, row.amount) for row in rows} == {
+        ("0", None, None),
+        ("1", "ch", 1.0),
+        ("2", None, 2.0),
+    }
+    assert [row.at.second for row in sorted(rows, key=lambda row: row.id)] == [0, 1, 2]

@@ -2,8 +2,8 @@
 
 Parquet: a batch is staged, planned, moved (store.py). Spark gives a batch that it did not see finished once more, with
 the same rows: it is recognised by the query's id and its number, and written no second time. Small files of a date are
-merged when there are enough of them; while that is done, a reader may for a moment see their rows twice: who reads
-meanwhile takes Delta, whose log makes both changes at once.
+merged when there are enough of them; while that is done, and after a kill in it until the next run, a reader may see
+their rows twice: who reads meanwhile takes Delta, whose log makes both changes at once.
 
 A column that a schema gains is in the files from then on; Spark reads both with mergeSchema. Types stay (evolution.py).
 """
