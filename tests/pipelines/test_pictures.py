@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from unittest.mock import MagicMock
 from xml.etree import ElementTree
 
 import msgspec
@@ -65,6 +64,12 @@ def test_a_run_that_failed_has_a_report_of_what_it_had_done(
     assert sum(one.rows for one in recorded(tmp_path / "p")) == 10
 
 
+class Stoppable:
+    """All that the command asks of a session whose run is not Spark's."""
+
+    def stop(self) -> None: ...
+
+
 def test_the_command_writes_the_page_and_the_report_of_a_run_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,7 +82,7 @@ def test_the_command_writes_the_page_and_the_report_of_a_run_that_failed(
 
     monkeypatch.setattr(headrace.spark, "check_java", lambda: None)
     monkeypatch.setattr(preflight, "check_ready", lambda _: None)
-    monkeypatch.setattr(pipelines, "session", lambda *_, **__: MagicMock())
+    monkeypatch.setattr(pipelines, "session", lambda *_, **__: Stoppable())
     monkeypatch.setattr(pipelines, "run", fail)
     settings = pipelines.parse('name = "p"\n[source]\ntopic = "t"\n[target]\ntopic = "u"\n')
     with pytest.raises(PipelineFailed, match="the disk is full"):
