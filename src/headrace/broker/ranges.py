@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.page_read import Page
 from headrace.broker.partition import Partition
+from headrace.broker.reading import size_of
 from headrace.errors import OffsetOutOfRange
 from headrace.records.record import Record
 from headrace.wire.ranges import Place, Range
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.broker.topic import Topic
 
 FEW_BYTES, RECORD_BYTES = 4 << 10, 1 << 10
-RECORD_COST = 60  # bytes that a record counts for besides what it holds
 
 Rows = list[tuple[int, Record]]  # each with its partition
 
@@ -93,25 +93,13 @@ class RangeRead:
 
 async def newest(broker: Broker, topic: Topic, asked: Range, max_bytes: int) -> Rows:
     """The last `asked.last`, oldest first; as many of them as have so many bytes, one at least."""
-    rows = await broker.reading.last(topic, asked.last or 0, asked.partition, max_bytes)
-    kept = 0
-    for _, record in reversed(rows):
-        max_bytes -= size_of(record)
-        if max_bytes < 0 and kept:
-            break
-        kept += 1
-    return rows[len(rows) - kept :]
+    return await broker.reading.last(topic, asked.last or 0, asked.partition, max_bytes)
 
 
 def likely_bytes(records: int) -> int:
     """Of batches with so many records. Who wants one record is not to wait until a megabyte is decoded; who finds that
     it was too little reads on."""
     return FEW_BYTES + RECORD_BYTES * records
-
-
-def size_of(record: Record) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
-    return RECORD_COST + len(record.value or b"") + len(record.key or b"") + headers
 
 
 def fitting(page: Page, size: int) -> Page:

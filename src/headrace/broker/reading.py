@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.broker.leftovers import Leftovers
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 PAGE_BYTES = 1 << 20  # of batches for a page, unless somebody says: one batch at least
 LAST_RECORDS = 10_000  # that `last` gives at most: who wants more reads pages
 LAST_BYTES = 64 << 20  # of the same
+RECORD_COST = 60  # bytes that a record counts for besides what it holds
 MAX_TOLD = 1000  # batches that hold no records and were told of: each once
 
-__all__ = ["OnPage", "Page", "Reading"]
+__all__ = ["OnPage", "Page", "Reading", "size_of"]
 
 
 class Reading:
@@ -99,18 +101,29 @@ class Reading:
     async def last(
         self, topic: Topic, count: int, only: int | None = None, max_bytes: int = LAST_BYTES
     ) -> list[tuple[int, Record]]:
-        """The newest `count` records of a topic, LAST_RECORDS and of each partition `max_bytes` at most, merged by time
-        over its partitions, or of one of them: each with its partition, oldest first."""
+        """The newest `count` records of a topic, merged by time over its partitions, or of one of them: each with its
+        partition, oldest first. LAST_RECORDS at most, and as many as have `max_bytes`, one at least; while it looks,
+        it holds twice that, however many partitions there are."""
         count = min(count, LAST_RECORDS)
+        if count <= 0:
+            return []
         merged: list[tuple[int, Record]] = []
+        since_ms: float = -math.inf  # of the newest that was left out: with older ones there would be a gap
         for partition in topic.partitions if only is None else [topic.partitions[only]]:
-            merged += [(partition.index, record) for record in await self._last_of(partition, count, max_bytes)]
-        if len(topic.partitions) > 1:
-            merged.sort(key=lambda found: found[1].timestamp_ms)  # stable: a partition's order stays where times agree
-        return merged[-count:] if count > 0 else []
+            found = await self._last_of(partition, count, max_bytes)
+            merged += [(partition.index, record) for record in found if record.timestamp_ms >= since_ms]
+            del found  # it is not to be held while the next is read
+            if len(topic.partitions) > 1:
+                merged.sort(key=lambda row: row[1].timestamp_ms)  # stable: where times agree, the order stays
+            gone = len(merged) - _fitting(merged, count, max_bytes)
+            if gone:
+                since_ms = merged[gone - 1][1].timestamp_ms
+                del merged[:gone]
+        return merged
 
     async def _last_of(self, partition: Partition, count: int, max_bytes: int) -> list[Record]:
-        """Looks ever further back: not every offset has a record."""
+        """So many, or so many bytes and the one before them, which tells that there are more. Looks ever further back:
+        not every offset has a record."""
         await partition.opened()
         end, back = partition.last_stable_offset, count
         while True:
@@ -120,16 +133,18 @@ class Reading:
             while at < end:
                 page = await self.page(partition, at, max_records=LAST_RECORDS, to_offset=end)
                 found += page.records
-                size += sum(len(record.value or b"") for record in page.records)
+                size += sum(map(size_of, page.records))
                 if page.next_offset <= at:  # a recovery has cut the end off
                     break
                 at = page.next_offset
                 gone = 0
-                while len(found) - gone > count or (size > max_bytes and len(found) - gone > 1):
-                    size -= len(found[gone].value or b"")
-                    gone += 1
+                while gone < len(found):
+                    without = size - size_of(found[gone])
+                    if len(found) - gone <= count and without <= max_bytes:
+                        break
+                    size, gone = without, gone + 1
                 del found[:gone]
-            if len(found) >= count or start <= partition.start_offset or size > max_bytes // 2:
+            if size > max_bytes or len(found) >= count or start <= partition.start_offset:
                 return found
             back *= 8
 
@@ -170,6 +185,22 @@ class Reading:
         self._broker.background.run(work, done)
         await promise
         return came[0]
+
+
+def size_of(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return RECORD_COST + len(record.value or b"") + len(record.key or b"") + headers
+
+
+def _fitting(rows: Sequence[tuple[int, Record]], count: int, max_bytes: int) -> int:
+    """How many of the last: `count` at most, and one at least."""
+    kept = 0
+    for _, record in reversed(rows):
+        max_bytes -= size_of(record)
+        if kept == count or (max_bytes < 0 and kept):
+            break
+        kept += 1
+    return kept
 
 
 class _More:

@@ -27,11 +27,20 @@ class Paged(NamedTuple):
 
 
 async def page(door: TcpDoor, topic: Topic, asked: Range, encode: Encode) -> Paged:
-    """`encode`: a piece for each record."""
-    if asked.last is not None:
-        return await _newest(door, topic, asked, encode)
-    most, size = min(asked.limit, MAX_RECORDS), max(1, door.unsent.room(PAGE_BYTES))
-    read, pieces = RangeRead(door.broker, topic, asked), list[bytes]()
+    """`encode`: a piece for each record. While it is made, it counts among what clients have not taken."""
+    unsent = door.unsent
+    size = max(1, unsent.room(PAGE_BYTES if asked.last is None else NEWEST_BYTES))
+    unsent.reading_bytes += size
+    try:
+        if asked.last is None:
+            return await _page(RangeRead(door.broker, topic, asked), min(asked.limit, MAX_RECORDS), size, encode)
+        return await _newest(await newest(door.broker, topic, asked, size), encode)
+    finally:
+        unsent.reading_bytes -= size
+
+
+async def _page(read: RangeRead, most: int, size: int, encode: Encode) -> Paged:
+    pieces: list[bytes] = []
     while len(pieces) < most and size > 0:
         rows = await read.more(min(SLICE_RECORDS, most - len(pieces)), min(SLICE_BYTES, size))
         if not rows:
@@ -43,8 +52,8 @@ async def page(door: TcpDoor, topic: Topic, asked: Range, encode: Encode) -> Pag
     return Paged(pieces, read.place)
 
 
-async def _newest(door: TcpDoor, topic: Topic, asked: Range, encode: Encode) -> Paged:
-    rows, pieces = await newest(door.broker, topic, asked, max(1, door.unsent.room(NEWEST_BYTES))), list[bytes]()
+async def _newest(rows: Rows, encode: Encode) -> Paged:
+    pieces: list[bytes] = []
     for first in range(0, len(rows), SLICE_RECORDS):
         pieces += encode(rows[first : first + SLICE_RECORDS])
         await asyncio.sleep(0)
