@@ -256,19 +256,92 @@ async def test_a_connection_whose_upgrade_was_refused_still_speaks_http(topic: R
     writer.close()
 
 
-async def test_an_upgrade_to_what_we_do_not_speak_loses_no_body_and_no_request_after_it(topic: Running) -> None:
-    """As some clients ask for HTTP/2 with each first request, whatever it is."""
-    reader, writer = await topic.socket()
-    body = b'{"value":"%s"}' % (b"x" * 200_000)
-    head = b"POST /topics/t/publish HTTP/1.1\r\nhost: x\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n"
-    writer.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
-    writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
-    for _ in range(2):
+VALUE = b'{"value":"%s"}' % (b"x" * 200_000)
+CHUNKS = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (VALUE[:1], VALUE[1:70_000], VALUE[70_000:]))
+BODIES = {
+    "length": b"content-length: %d\r\n\r\n%b" % (len(VALUE), VALUE),
+    "chunks": b"transfer-encoding: chunked\r\n\r\n%b0\r\n\r\n" % CHUNKS,
+    "trailer": b"Transfer-Encoding: Chunked\r\n\r\n%b0\r\nx: y\r\n\r\n" % CHUNKS,
+}
+UPGRADES = {
+    "h2c": b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n",
+    "websocket": b"connection: Upgrade\r\nupgrade: websocket\r\n",
+}
+
+
+async def statuses(reader: asyncio.StreamReader, count: int) -> list[bytes]:
+    found = []
+    for _ in range(count):
         head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), LIMIT_S)).lower()
-        assert head.split()[1] == b"200"
+        found.append(head.split()[1])
         at = head.index(b"content-length: ") + 16
         await reader.readexactly(int(head[at : head.index(b"\r", at)]))
+    return found
+
+
+@pytest.mark.parametrize("size", [1 << 30, 1000], ids=["at once", "in pieces"])
+@pytest.mark.parametrize("upgrade", UPGRADES)
+@pytest.mark.parametrize("body", BODIES)
+async def test_an_upgrade_to_what_we_do_not_speak_loses_no_body_and_no_request_after_it(
+    topic: Running, body: str, upgrade: str, size: int
+) -> None:
+    """As some clients ask for HTTP/2 with each first request, whatever it is."""
+    reader, writer = await topic.socket()
+    publish = b"POST /topics/t/publish HTTP/1.1\r\nhost: x\r\n" + UPGRADES[upgrade] + BODIES[body]
+    healthy = b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + UPGRADES["h2c"] + b"\r\n"
+    said = publish + healthy + publish + healthy
+    for first in range(0, len(said), size):
+        writer.write(said[first : first + size])
+        await writer.drain()
+        await asyncio.sleep(0)
+    assert await statuses(reader, 4) == [b"200"] * 4
+    writer.write(healthy)
+    assert await statuses(reader, 1) == [b"200"]
     writer.close()
+    kept = (await topic.web.get("/topics/t/records")).json()["records"]
+    assert [record["value"] for record in kept] == ["x" * 200_000] * 2
+
+
+async def test_thousands_of_upgrades_that_come_together_are_answered(topic: Running) -> None:
+    reader, writer = await topic.socket()
+    count, asked = 2000, b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    writer.write(asked * count)
+    assert await statuses(reader, count) == [b"200"] * count
+    writer.close()
+
+
+async def test_a_body_that_waits_to_be_asked_for_is_asked_for_whatever_upgrade_there_is(topic: Running) -> None:
+    reader, writer = await topic.socket()
+    head, _, body = BODIES["chunks"].partition(b"\r\n\r\n")
+    start = b"POST /topics/t/publish HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n"
+    writer.write(start + UPGRADES["h2c"] + head + b"\r\n\r\n")
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), LIMIT_S)).startswith(b"HTTP/1.1 100")
+    writer.write(body)
+    assert await statuses(reader, 1) == [b"200"]
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"transfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",
+        b"transfer-encoding: gzip\r\n\r\n",
+        b"transfer-encoding: chunked\r\n\r\nno size\r\n",
+    ],
+)
+async def test_a_body_whose_length_nobody_can_tell_ends_the_connection_with_an_upgrade_as_without(
+    topic: Running, framing: bytes
+) -> None:
+    answers = []
+    for upgrade in (b"", UPGRADES["h2c"]):
+        reader, writer = await topic.socket()
+        writer.write(b"POST /topics/t/publish HTTP/1.1\r\nhost: x\r\n" + upgrade + framing)
+        try:
+            answers.append(await asyncio.wait_for(reader.read(), LIMIT_S))
+        except ConnectionResetError:
+            answers.append(b"")
+        writer.close()
+    assert answers[0] == answers[1]
 
 
 async def test_frames_that_come_with_the_request_are_taken_once_it_is_granted(topic: Running) -> None:

@@ -54,7 +54,8 @@ class Exchange(HttpToolsProtocol):
     """One connection's requests and answers. Those that came together are answered one after the other.
 
     A request for an upgrade holds back what comes after it until it is answered: it may be for the protocol that is
-    spoken then. An upgrade to what we do not speak is answered as if it had not been asked for.
+    spoken then. An upgrade to what we do not speak, or with a body, is answered as if it had not been asked for. The
+    parser takes such a request to end with its head: a new one goes on with the body, and with what comes after it.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Exchange(HttpToolsProtocol):
         self.logger, self.access_log = QUIET, False
         self._header_bytes, self._on_upgrade = header_bytes, on_upgrade
         self._unread_head: int | None = None  # bytes of a request's head that is not whole yet
-        self._unread_body = 0  # bytes of a body that the parser leaves to us
+        self._body_head = b""  # of a request with an upgrade and a body: for a parser that is to read the body
         self._answering: RequestResponseCycle | None = None
         self._upgrading: RequestResponseCycle | None = None
         self._after_upgrade = b""  # what came after it
@@ -89,44 +90,40 @@ class Exchange(HttpToolsProtocol):
         return self._answering is not None and not self._answering.response_complete
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
         self._unset_keepalive_if_required()
-        if self._upgrading is not None:
-            self._after_upgrade += data
-            self.flow.pause_reading()
-            return
-        data = self._take_body(data)
+        rest = memoryview(data)
+        while rest and not self.transport.is_closing():
+            if self._upgrading is not None:
+                self._after_upgrade += bytes(rest)
+                self.flow.pause_reading()
+                return
+            rest = self._read(rest)
+
+    def _read(self, data: memoryview) -> memoryview:
+        """What comes after a request with an upgrade is not read yet."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._upgrade_asked(data[upgrade.args[0] :])
-            return
+            self._upgrade_asked()
+            return data[upgrade.args[0] :]
         except httptools.HttpParserError:
             self.send_400_response("this is no HTTP request")
-            return
+            return data[:0]
         if self._unread_head is not None:
             self._unread_head += len(data)
             if self._unread_head > self._header_bytes and not self.transport.is_closing():
                 self.send_400_response(f"the head of a request has at most {self._header_bytes} bytes")
+        return data[:0]
 
     # Upgrades
 
-    def _upgrade_asked(self, rest: bytes) -> None:
-        if self._get_upgrade() == b"websocket" and not self._unread_body:
+    def _upgrade_asked(self) -> None:
+        if self._body_head:
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as the one before
+            self._read(memoryview(self._body_head))
+        elif self._get_upgrade() == b"websocket":
             self._upgrading = self.cycle
-        if rest:
-            self.data_received(rest)
-
-    def _take_body(self, data: bytes) -> bytes:
-        """Of a request with an upgrade, which the parser takes to end with its head."""
-        if self._unread_body:
-            body, data = data[: self._unread_body], data[self._unread_body :]
-            self._unread_body -= len(body)
-            self.on_body(body)
-            if not self._unread_body:
-                super().on_message_complete()
-        return data
 
     @property
     def may_give_way(self) -> bool:
@@ -158,14 +155,17 @@ class Exchange(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._unread_head = None
+        if self._body_head:  # whose request is known
+            self._body_head = b""
+            return
         if self.parser.should_upgrade():
             self.scope["extensions"] = cast(Any, {EXCHANGE: self})
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
-            self._unread_body = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
-        if not self._unread_body:
+            self._body_head = _body_head(self.headers)
+        if not self._body_head:
             super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
@@ -198,6 +198,14 @@ class Exchange(HttpToolsProtocol):
         head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
         self.transport.write(head % len(body) + b"connection: close\r\n\r\n" + body)
         self.transport.close()
+
+
+def _body_head(headers: list[tuple[bytes, bytes]]) -> bytes:
+    """A head that says how long the body is as these say it; nothing: there is none."""
+    framing = [(name, value) for name, value in headers if name in (b"content-length", b"transfer-encoding")]
+    if all(name == b"content-length" and not int(value) for name, value in framing):
+        return b""
+    return b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(b"%b: %b\r\n" % one for one in framing)
 
 
 class Exchanges:
