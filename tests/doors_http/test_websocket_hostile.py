@@ -224,6 +224,51 @@ async def test_half_texts_of_many_hold_no_more_than_bodies_may(tmp_path: Path) -
     assert not web.faults
 
 
+@pytest.mark.parametrize("room", [0, 1000, 3000])
+async def test_texts_that_find_no_memory_are_closed_with_1013_and_not_published(tmp_path: Path, room: int) -> None:
+    """Whole ones, in one slice of what came: they are refused together, before one of them is published."""
+    async with running(tmp_path) as web:
+        await web.create("t", partitions=1)
+        async with Socket(web, "/topics/t/ws") as other, Socket(web, "/topics/t/ws") as ws:
+            assert (await other.asked({"value": "first"}))["ack"]["offset"] == 0
+            assert web.node.http.exchanges is not None
+            bodies = web.node.http.exchanges.services.bodies
+            others = bodies.limit - bodies.used - room
+            bodies.take(others)
+            ws.writer.write(frame(TEXT, b'{"value":"%s"}' % (b"x" * 1500)) * 2)
+            closed = await ws.closed()
+            assert (closed.code, "try again" in closed.reason) == (1013, True)
+            assert bodies.used == others
+            bodies.give_back(others)
+            assert (await other.asked({"value": "second"}))["ack"]["offset"] == 1
+        await until(lambda: bodies.used == 0)
+    assert not web.faults
+
+
+async def test_what_is_under_way_when_there_is_no_memory_for_more_is_given_back_once_it_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, bodies_bytes=4000) as web:
+        await web.create("t", partitions=1)
+        held = []
+        publishing = web.node.broker.publishing
+        honest = publishing.publish
+        monkeypatch.setattr(publishing, "publish", lambda *given, **more: held.append((given, more)))
+        async with Socket(web, "/topics/t/ws") as ws:
+            assert web.node.http.exchanges is not None
+            bodies = web.node.http.exchanges.services.bodies
+            text = frame(TEXT, b'{"value":"%s"}' % (b"x" * 2500))
+            ws.writer.write(text)
+            await until(lambda: len(held) == 1)
+            ws.writer.write(text)
+            assert (await ws.closed()).code == 1013
+            assert 2500 < bodies.used < len(text)
+            for given, more in held:
+                honest(*given, **more)
+            await until(lambda: bodies.used == 0)
+    assert not web.faults
+
+
 async def test_records_that_cannot_be_published_now_are_taken_up_to_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

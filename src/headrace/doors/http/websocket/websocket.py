@@ -3,7 +3,8 @@
 - Records leave as a topic is followed (following.py): a page when the client took the one before.
 - What the client sends is published as it comes, MAX_OWED at a time, and answered in its order.
 - Nothing is read while so many are under way, or while the client does not take what is for it: then it is the client
-  who waits. What is read and not done counts among the door's bodies.
+  who waits. What is read and not done counts among the door's bodies, from when it came: when there is no room for
+  it, nothing of it is published, and the client is told to come again.
 - It is the client's turn (the door closes who lets it pass) when it has begun a text, when it was pinged, and when we
   have closed.
 """
@@ -24,7 +25,7 @@ from headrace.doors.http.services import Services
 from headrace.doors.http.waiting import ClientLeft
 from headrace.doors.http.websocket import texts
 from headrace.doors.http.websocket.framing import Framing
-from headrace.doors.http.websocket.owed import Owed
+from headrace.doors.http.websocket.owed import Debt, Owed
 from headrace.errors import HeadraceError, UnknownTopic
 
 MAX_OWED = 256  # records of one client that are being published: some batches' worth
@@ -93,6 +94,15 @@ class WebSocket:
     # What comes
 
     def data_received(self, data: bytes) -> None:
+        try:
+            self._services.bodies.take(len(data))
+        except Refused as error:
+            self._unread = memoryview(b"")
+            self._framing.fail(CloseCode.TRY_AGAIN_LATER, str(error.detail))
+            self._account()
+            self._send()
+            return
+        self._held_bytes += len(data)
         self._unread = memoryview(bytes(self._unread) + data) if self._unread else memoryview(data)
         self._read()
 
@@ -101,8 +111,10 @@ class WebSocket:
         while self._unread and self._may_read:
             piece, self._unread = self._unread[:SLICE_BYTES], self._unread[SLICE_BYTES:]
             frames, whole = self._framing.frames, self._framing.texts
-            for text in self._framing.receive(piece):
-                self._publish(text)
+            came = self._framing.receive(piece)
+            if not self._is_stopping:
+                for text, debt in [(text, self._owed.add(len(text))) for text in came]:  # all held before one is let go
+                    self._publish(text, debt)
             if self._framing.frames > frames:
                 self._ping_since = None
             if not self._framing.is_partial:
@@ -130,25 +142,14 @@ class WebSocket:
             self._transport.pause_reading()
 
     def _account(self) -> None:
-        """What is held here counts among the bodies; when there is no room for it, it is given up."""
-        try:
-            self._hold()
-        except Refused as error:
-            self._unread = memoryview(b"")
-            self._framing.fail(CloseCode.TRY_AGAIN_LATER, str(error.detail))
-            self._hold()
-
-    def _hold(self) -> None:
+        """What is no longer held here is given back. It is never more than what came."""
         held = self._framing.held_bytes + self._owed.held_bytes + len(self._unread)
-        self._services.bodies.take(held - self._held_bytes)
+        self._services.bodies.give_back(self._held_bytes - held)
         self._held_bytes = held
 
     # Publishing
 
-    def _publish(self, text: bytes) -> None:
-        if self._is_stopping:
-            return
-        debt = self._owed.add(len(text))
+    def _publish(self, text: bytes, debt: Debt) -> None:
         try:
             said, record = texts.read(text)
         except texts.Unfit as error:
