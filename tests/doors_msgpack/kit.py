@@ -21,7 +21,9 @@ def text(content: str) -> bytes:
         return bytes([0xA0 | len(data)]) + data
     if len(data) < 256:
         return b"\xd9" + struct.pack(">B", len(data)) + data
-    return b"\xda" + struct.pack(">H", len(data)) + data
+    if len(data) < 1 << 16:
+        return b"\xda" + struct.pack(">H", len(data)) + data
+    return b"\xdb" + struct.pack(">I", len(data)) + data
 
 
 def subscribe(pattern: str) -> bytes:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.doors.msgpack.limits import msgpack_limits
+from headrace.doors.msgpack.connection import MsgpackConnection
+from headrace.doors.msgpack.limits import TURN_COST, msgpack_limits
 from headrace.testing.broker import Broker
 from headrace.testing.served import ServedBroker
 from tests.doors_msgpack.kit import Raw, delivery, metric, publish, subscribe
@@ -147,6 +148,37 @@ def test_too_many_patterns_close_the_connection(node: ServedBroker) -> None:
         client.expect(delivery("many/77", TRUE))
         client.send(subscribe("one/more"))
         assert client.ends()
+
+
+def test_a_fault_of_ours_amid_many_commands_ends_their_connection_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What one read brought is done in several turns; in a later one nobody who reads is above it."""
+    take = MsgpackConnection._subscribe
+
+    def fails(connection: MsgpackConnection, pattern: str) -> None:
+        if pattern == "fault":
+            raise RuntimeError("ours")
+        take(connection, pattern)
+
+    monkeypatch.setattr(MsgpackConnection, "_subscribe", fails)
+    broker = Broker()
+    broker.start()
+    try:
+        with Raw(broker.addresses["msgpack"]) as client, Raw(broker.addresses["msgpack"]) as other:
+            other.send(subscribe("other"))
+            other.in_order()
+            many = [subscribe(f"many/{number}") for number in range(2 * TURN_COST)]
+            client.send(*many, publish("other", TRUE), subscribe("fault"), *many)
+            assert client.ends()
+            other.expect(delivery("other", TRUE))
+            other.expect_nothing()
+            assert _closed(broker) == ["fault"]
+            wait_until(lambda: metric(broker.addresses["http"], "headrace_door_connections") == 1)
+        (fault,) = [event for event in broker.events if event.name == "node.fault"]
+        assert "RuntimeError: ours" in str(fault.fields["traceback"])
+    finally:
+        broker.close(check=False)
 
 
 def test_more_names_than_there_may_be_topics_are_still_delivered(node: ServedBroker) -> None:

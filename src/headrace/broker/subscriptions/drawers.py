@@ -85,6 +85,7 @@ class Drawers(Generic[Owner]):
         """It has none any more."""
         assert entry.drawer is not None
         entries, (kind, text) = entry.drawer.entries, entry.drawer.key
+        entry.drawer = None
         del entries[entry.pattern.text]
         if not entries:
             del self._by_length[kind][text]

@@ -5,7 +5,9 @@ those are tried that have a text in common with the name.
 
 What was found for a name is kept, and is good as long as no pattern came or went that matches the name: who subscribes
 all the time does not make others look again. After more changes than are remembered it is looked for anew, when
-somebody asks.
+somebody asks; and dropped, or it would hold on to who is gone.
+
+A name that is far longer than a topic's is not taken apart: all patterns are tried, a step at a time (`search`).
 """
 
 from __future__ import annotations
@@ -16,21 +18,33 @@ from itertools import islice
 from typing import Generic
 
 from headrace.broker.subscriptions.drawers import Drawer, Drawers, Ends, Entry, Grams, Holes, Key, Lengths, Owner
-from headrace.broker.subscriptions.pattern import Pattern
+from headrace.broker.subscriptions.pattern import LONG, Pattern
+from headrace.broker.subscriptions.search import Search
 
 CHANGES_KEPT = 64  # to try so many patterns costs what looking anew does
 NAMES_KEPT = 32_768  # as many partitions as a node has, some MB
-OWNERS_KEPT = 1 << 22  # of all names together, 8 bytes each; those who share one pattern are not counted
+OWNERS_KEPT = 1 << 22  # of all names together, 8 bytes each; those of one pattern are not copied
+DROPPED_AT_ONCE = 500  # names, with each change: a fraction of a millisecond
 LONGEST_KEPT = 249  # characters of a name: no topic has a longer one
 FEW = 8  # patterns in one drawer that need no better one
 FEW_OWNERS = 16  # of one drawer, that it pays to look whether all of them are found
 
 
 class _Found(Generic[Owner]):
-    __slots__ = ("owners", "version", "weight")
+    """The owners of one entry are read from it: they are those of now."""
 
-    def __init__(self, owners: tuple[Owner, ...], weight: int, version: int) -> None:
-        self.owners, self.weight, self.version = owners, weight, version
+    __slots__ = ("_entry", "_merged", "version")
+
+    def __init__(self, entry: Entry[Owner] | None, merged: tuple[Owner, ...], version: int) -> None:
+        self._entry, self._merged, self.version = entry, merged, version
+
+    @property
+    def owners(self) -> tuple[Owner, ...]:
+        return self._entry.together if self._entry is not None else self._merged
+
+    @property
+    def weight(self) -> int:
+        return len(self._merged)
 
 
 class PatternIndex(Generic[Owner]):
@@ -45,7 +59,7 @@ class PatternIndex(Generic[Owner]):
         self._loose: Lengths[Owner] = Lengths()
         self._all = self._prefixes, self._suffixes, self._inner, self._heads, self._tails, self._loose
         self._changed: deque[Pattern] = deque(maxlen=CHANGES_KEPT)
-        self._found: OrderedDict[str, _Found[Owner]] = OrderedDict()
+        self._found: OrderedDict[str, _Found[Owner]] = OrderedDict()  # by version
         self._weight = 0
 
     def __len__(self) -> int:
@@ -82,10 +96,19 @@ class PatternIndex(Generic[Owner]):
                 return found.owners
             if not self._concerns(name, self.version - found.version):
                 found.version = self.version
+                self._found.move_to_end(name)
                 return found.owners
             del self._found[name]
             self._weight -= found.weight
+        if len(name) > LONG:
+            search = self.search(name)
+            search.go_on()
+            return tuple(search.owners)
         return self._look(name) if self._entries else ()
+
+    def search(self, name: str) -> Search[Owner]:
+        """The same for who has a name of any length and little time."""
+        return Search(name, self._entries.values())
 
     def _concerns(self, name: str, changes: int) -> bool:
         """Whether any of the last so many may have changed who wants it."""
@@ -99,6 +122,11 @@ class PatternIndex(Generic[Owner]):
         if not self._entries:
             self._found.clear()
             self._weight = 0
+            return
+        for _ in range(min(DROPPED_AT_ONCE, len(self._found))):
+            if self.version - next(iter(self._found.values())).version <= CHANGES_KEPT:
+                break
+            self._drop_oldest()
 
     def _look(self, name: str) -> tuple[Owner, ...]:
         literal = self._entries.get(name)
@@ -110,16 +138,19 @@ class PatternIndex(Generic[Owner]):
                 for drawer in drawers.find(name):
                     found.search(drawer)
         if found.merged is not None:
-            return self._keep(name, tuple(found.merged), len(found.merged))
-        return self._keep(name, found.first.together if found.first is not None else (), 0)
+            return self._keep(name, _Found(None, tuple(found.merged), self.version))
+        return self._keep(name, _Found(found.first, (), self.version))
 
-    def _keep(self, name: str, owners: tuple[Owner, ...], weight: int) -> tuple[Owner, ...]:
+    def _keep(self, name: str, found: _Found[Owner]) -> tuple[Owner, ...]:
         if len(name) <= LONGEST_KEPT:
-            self._found[name] = _Found(owners, weight, self.version)
-            self._weight += weight
+            self._found[name] = found
+            self._weight += found.weight
             while len(self._found) > NAMES_KEPT or self._weight > OWNERS_KEPT:
-                self._weight -= self._found.popitem(last=False)[1].weight
-        return owners
+                self._drop_oldest()
+        return found.owners
+
+    def _drop_oldest(self) -> None:
+        self._weight -= self._found.popitem(last=False)[1].weight
 
     def _file(self, entry: Entry[Owner]) -> None:
         """Into the smallest drawer. Holes are a look for each name, so they have to be needed."""

@@ -7,14 +7,21 @@ mean the broker's own talk.
 A pattern is taken apart at its stars. The first part stands at the beginning of a name, the last one at the end, and
 each of the others at the first place where it fits behind the one before, with at least one character between them: no
 pattern makes this slow, as some would a regular expression, and none has to be compiled. Where a part with `?` fits is
-found for all places at once: a bit for each place of a name where a character stands, shifted and put together.
+found for all places at once: a bit for each place of a name where a character stands, shifted and put together. In a
+name longer than `LONG` that is done in steps (`LongName`), and nothing of it is kept.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Generator
+
+from headrace.broker.subscriptions.long_name import LongName
 
 SYSTEM = "!system"
+LONG = (
+    1024  # characters of a name, some times as many as a topic's has: the work for all its places grows as their square
+)
 NAMES_AT_HAND = 16  # of which the places of characters are known: many patterns are tried for the same name
 
 
@@ -47,9 +54,34 @@ class Pattern:
         return [piece for piece in self.text.replace("*", "?").split("?")[1:-1] if piece]
 
     def matches(self, name: str) -> bool:
+        if len(name) > LONG:
+            return _last(self.steps(LongName(name)))
+        return self._may_match(name) and self._fits(name)
+
+    def steps(self, name: LongName) -> Generator[int, None, bool]:
+        """The same for a long name, a step at a time: each yields how many characters it looked at."""
+        if not self._may_match(name.text):
+            return False
+        text, head, tail = self.text, self.head, self.tail
+        at, end = len(head), len(name.text) - len(tail)
+        yield len(text)
+        if at == len(text):
+            return end == 0 and name.has(text, 0)
+        if not (name.has(head, 0) and name.has(tail, end)):
+            return False
+        begin, last_star = at + 1, len(text) - len(tail) - 1
+        while begin <= last_star:
+            star = text.index("*", begin)
+            found = yield from name.find(text[begin:star], at + 1)
+            if found < 0:
+                return False
+            at, begin = found + star - begin, star + 1
+        return end > at
+
+    def _may_match(self, name: str) -> bool:
         if name.startswith(SYSTEM) and not self.text.startswith(SYSTEM):
             return False
-        return len(name) >= self.min_length and self._fits(name)
+        return len(name) >= self.min_length
 
     def _fits(self, name: str) -> bool:
         first, middle, last = self._parts or self._take_apart()
@@ -108,6 +140,15 @@ class _Part:
             if not fits:
                 return -1
         return (fits & -fits).bit_length() - 1
+
+
+def _last(steps: Generator[int, None, bool]) -> bool:
+    """What all of them come to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bool(end.value)
 
 
 def _pieces(text: str) -> list[tuple[int, str]]:

@@ -18,8 +18,9 @@ from headrace.broker.partition import Partition
 from headrace.broker.subscriptions.audience import Audience
 from headrace.broker.subscriptions.feed import Feed
 from headrace.broker.subscriptions.index import PatternIndex
-from headrace.broker.subscriptions.pattern import Pattern
+from headrace.broker.subscriptions.pattern import LONG, Pattern
 from headrace.broker.subscriptions.place import Subscriber
+from headrace.broker.subscriptions.search import Search
 from headrace.broker.subscriptions.subscription import PatternSubscription, Subscription
 from headrace.broker.topic import Topic
 from headrace.broker.turns import Failed
@@ -69,6 +70,10 @@ class Subscriptions:
     def matching(self, name: str) -> Collection[PatternSubscription]:
         """For what no topic holds."""
         return [owner for owner in self._index.owners(name) if not owner.is_closed]
+
+    def search(self, name: str) -> Search[PatternSubscription] | None:
+        """For what no topic holds, if its name is so long that it takes more than a turn. Some may have closed."""
+        return self._index.search(name) if len(name) > LONG else None
 
     def is_wanted(self, name: str) -> bool:
         """Somebody would get what is published there."""

@@ -24,6 +24,7 @@ from headrace.wire.msgpack.commands import PUBLISH, SUBSCRIBE, CommandReader, Ev
 
 if TYPE_CHECKING:
     from headrace.doors.msgpack.door import MsgpackDoor
+    from headrace.doors.msgpack.publisher import Passing
 
 FORM = "msgpack"  # of runs
 
@@ -34,6 +35,7 @@ class MsgpackConnection(TcpConnection):
         self.door, self._subscriptions = door, door.broker.subscriptions
         self._reader = CommandReader(door.limits.max_frame_bytes)
         self._events: deque[Event] = deque()  # what was read and is not done
+        self._passing: Passing | None = None  # what was published before those, and is not with all who want it
         self._outbox = Outbox(door.waiting)
         self._patterns: PatternSubscription | None = None
         self._pattern_bytes = 0
@@ -54,6 +56,7 @@ class MsgpackConnection(TcpConnection):
 
     def gone(self) -> None:
         self._events.clear()
+        self._passing = None
         self._outbox.clear()
         if self._patterns is not None:
             self._patterns.close()
@@ -69,7 +72,11 @@ class MsgpackConnection(TcpConnection):
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._events) or super().is_busy
+        return self._has_more or super().is_busy
+
+    @property
+    def _has_more(self) -> bool:
+        return bool(self._events) or self._passing is not None
 
     # Commands
 
@@ -79,14 +86,15 @@ class MsgpackConnection(TcpConnection):
             self._take()
         finally:
             self.door.publisher.end_turn()
-        if self._events:
+        if self._has_more:
             self.hold()
             self.tcp.loop.call_soon(self._go_on)
         elif self._reader.fault is not None:
             raise MalformedCommand(self._reader.fault)
 
     def _go_on(self) -> None:
-        """A turn as `received` has it, without bytes."""
+        """A turn as `received` has it, without bytes. Nobody who reads is above us: what goes wrong ends the connection
+        here, or nobody would."""
         if self.closed:
             return
         try:
@@ -95,20 +103,26 @@ class MsgpackConnection(TcpConnection):
             self.tcp.end_turn(self)
             self.close("malformed", str(error))
             return
+        except Exception as error:  # noqa: BLE001  # it is reported, and ends this connection alone
+            self.tcp.end_turn(self)
+            self.tcp.failed(self, {"message": "a command could not be taken", "exception": error})
+            return
         self.tcp.end_turn(self)
-        if not self._events:
+        if not self._has_more:
             self.let_go()
             self.look_for_end()
 
     def _take(self) -> None:
         metrics, publisher, events, left = self._metrics, self.door.publisher, self._events, TURN_COST
-        while events and left > 0:
+        if self._passing is not None and not self._passing.go_on():
+            self._passing = None
+        while events and left > 0 and self._passing is None:  # one of those is enough for a turn
             event = events.popleft()
             left -= 1
             if event[0] == PUBLISH:
                 _, topic, count, batch, chunk = event
                 metrics.requests += count
-                publisher.publish(topic, count, batch, chunk)
+                self._passing = publisher.publish(topic, count, batch, chunk)
             else:
                 kind, pattern = event
                 metrics.requests += 1

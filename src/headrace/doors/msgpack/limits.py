@@ -13,6 +13,7 @@ READ_BYTES = (
     512 << 10
 )  # what one read can bring, and so one write to each subscriber: with half, each delivery costs more
 TURN_COST = 100  # runs and patterns of one client in a turn: some milliseconds, then others have theirs
+TURN_CHARACTERS = 2_000_000  # of a long name, counted for each pattern that is tried: some milliseconds too
 MAX_PATTERNS = 10_000  # of one connection; more are somebody's mistake
 MAX_PATTERN_BYTES = 4 * MIB  # of all its patterns together
 

@@ -3,19 +3,39 @@ none.
 
 A name that no topic can have (empty, too long, with control characters, the broker's own), and any when there are as
 many memory topics as there may be, is delivered to who subscribed to it and kept nowhere. Clients are told nothing: a
-run that is refused is counted, and the log has one line for all of one interval.
+run that is refused is counted, and the log has one line for all of one interval. Who subscribed to a name of very many
+characters is found in several turns (`Passing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.broker.broker import Broker, Failed, OnEvent
 from headrace.broker.partition import Partition
 from headrace.broker.publishing.published import Published
+from headrace.broker.subscriptions.search import Search
+from headrace.broker.subscriptions.subscription import PatternSubscription
 from headrace.broker.topic import Topic
 from headrace.doors.msgpack.connection import FORM, MsgpackConnection
+from headrace.doors.msgpack.limits import TURN_CHARACTERS
 from headrace.doors.tcp.metrics import DoorMetrics
 from headrace.errors import HeadraceError, InvalidTopicName, LimitReached, MessageTooLarge
 from headrace.records import codec
+
+
+class Passing:
+    """A run under a long name, on its way to who subscribed."""
+
+    def __init__(self, search: Search[PatternSubscription], count: int, chunk: bytes) -> None:
+        self._search, self._count, self._chunk = search, count, chunk
+
+    def go_on(self) -> bool:
+        """As far as goes into a turn. Whether there is more to do."""
+        if self._search.go_on(TURN_CHARACTERS):
+            return True
+        _hand_out(self._search.owners, self._count, self._chunk)
+        return False
 
 
 class Publisher:
@@ -26,18 +46,18 @@ class Publisher:
         self._refused = 0  # of this interval
         self._why = ""
 
-    def publish(self, name: str, count: int, batch: bytearray, chunk: bytes) -> None:
-        """`chunk`: the same as subscribers get it."""
+    def publish(self, name: str, count: int, batch: bytearray, chunk: bytes) -> Passing | None:
+        """`chunk`: the same as subscribers get it. What is returned is for its publisher to go on with."""
         self._metrics.published += count
         try:
             topic = self._broker.memory_topics.get_or_create(name)
         except (InvalidTopicName, LimitReached):
-            self._pass_on(name, count, chunk)
-            return
+            return self._pass_on(name, count, chunk)
         try:
             self._append(topic, count, batch, chunk)
         except HeadraceError as error:
             self._refuse(count, error)
+        return None
 
     def end_turn(self) -> None:
         """All of it is written, and delivered."""
@@ -80,13 +100,21 @@ class Publisher:
         if isinstance(published, HeadraceError):
             self._refuse(1, published)
 
-    def _pass_on(self, name: str, count: int, chunk: bytes) -> None:
-        for subscription in tuple(self._subscriptions.matching(name)):
-            subscriber = subscription.subscriber
-            if isinstance(subscriber, MsgpackConnection):
-                subscriber.take(chunk, count)
+    def _pass_on(self, name: str, count: int, chunk: bytes) -> Passing | None:
+        search = self._subscriptions.search(name)
+        if search is not None:
+            return Passing(search, count, chunk)
+        _hand_out(self._subscriptions.matching(name), count, chunk)
+        return None
 
     def _refuse(self, count: int, error: HeadraceError) -> None:
         self._metrics.errors += count
         self._refused += count
         self._why = str(error)
+
+
+def _hand_out(subscriptions: Iterable[PatternSubscription], count: int, chunk: bytes) -> None:
+    for subscription in tuple(subscriptions):
+        subscriber = subscription.subscriber
+        if isinstance(subscriber, MsgpackConnection) and not subscription.is_closed:
+            subscriber.take(chunk, count)
