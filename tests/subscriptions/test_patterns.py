@@ -346,7 +346,7 @@ def test_a_pattern_longer_than_any_name_costs_nothing_but_its_text() -> None:
         index.add("a?" * 500_000 + f"{number}", number)
         assert not index.owners(f"aaaaaa{number}")
 
-    assert quickest(*(lambda number=number: add(number) for number in range(4))) < 0.5
+    assert quickest(lambda: [add(number) for number in range(4)]) < 2
 
 
 class Client:
