@@ -80,3 +80,15 @@ def test_an_unknown_context_is_not_found_and_the_nearest_is_named(run: Run) -> N
 def test_bad_names_and_addresses_are_refused(run: Run, arguments: tuple[str, str]) -> None:
     ended = run("context", "set", "--", *arguments)
     assert ended.code == (exits.USAGE if arguments != ("a", "h:1,") else exits.OK), ended
+
+
+@pytest.mark.parametrize("variable", ["HEADRACE_SERVER", "HEADRACE_CONTEXT"])
+def test_a_variable_that_is_empty_is_refused_and_no_other_server_is_asked(
+    run: Run, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an empty `-s` is: a script's own variable may have been unset."""
+    monkeypatch.setenv(variable, "")
+    ended = run("topic", "list")
+    assert ended.code == exits.USAGE
+    assert "names no" in ended.err
+    assert run("topic", "list", "--context", "").code == exits.USAGE

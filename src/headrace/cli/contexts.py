@@ -52,6 +52,8 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def named(self, name: str) -> Context:
         if name in self.contexts:
             return self.contexts[name]
+        if not name:
+            raise usage("an empty name names no context", "`headrace context list` shows what there is")
         near = get_close_matches(name, self.contexts, 1)
         words = f"; did you mean {near[0]}?" if near else ""
         raise not_found(f"there is no context {name!r}{words}", f"`headrace context set {name} HOST:PORT` makes it")

@@ -1,24 +1,26 @@
 """Where a door of a server is, and who speaks its language.
 
 The first of: `--server` (the door's own address), the variable that `serve` has for it (HEADRACE_LINES), for http
-BROKER_API and BROKER_PEERS, what a node tells of its doors when a server is named otherwise (HEADRACE_SERVER, a
-context), the door's usual port on this machine.
+BROKER_API and BROKER_PEERS, what the server tells of its doors (HEADRACE_SERVER, a context, 127.0.0.1:9092), the door's
+usual port. A door that the server says is closed is an error: another server may listen at its usual port. That port is
+taken only where nothing names a server and none answers at 127.0.0.1:9092, or where the server does not tell of doors.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from headrace.cli import options
 from headrace.cli.connecting import with_client
-from headrace.cli.exits import usage
+from headrace.cli.exits import NOT_FOUND, Refusal, usage
 from headrace.cli.options import Options
 from headrace.client.addresses import parse
-from headrace.errors import HeadraceError
+from headrace.errors import ClientError, HeadraceError
 from headrace.node.settings.kinds import OFF
 from headrace.node.settings.table import LISTEN
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from headrace.aio import Client
     from headrace.cli.speaking.wishes import Speaker
 
+NOBODY_NAMED_S = 2.0  # for the server that nothing names: it is on this machine, or not there
+BOUND = ".bound"  # of the settings that say where a node's doors are
 ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 SPEAKERS = {
     "kafka": "headrace.cli.speaking.kafka:KafkaSpeaker",
@@ -54,9 +58,17 @@ def place_of(door: str, asked: Options) -> str:
         return given
     if door == "http" and (given := _brokers(os.environ)):
         return given
+    if door == "kafka":
+        return asked.server
     if asked.server_from != "default":
-        return asked.server if door == "kafka" else with_client(lambda client: door_of(client, door, asked), asked)
-    return f"127.0.0.1:{usual_port(door)}"
+        return with_client(lambda client: door_of(client, door, asked), asked)
+    hasty = msgspec.structs.replace(asked, timeout_s=min(asked.timeout_s, NOBODY_NAMED_S))
+    try:
+        return with_client(lambda client: door_of(client, door, hasty), hasty)
+    except ClientError:
+        place = f"127.0.0.1:{usual_port(door)}"
+        options.detail(f"no server tells of doors at {asked.server}: taking {place}, the usual port of the {door} door")
+        return place
 
 
 def split(place: str, door: str) -> list[tuple[str, int]]:
@@ -84,13 +96,35 @@ def usual_port(door: str) -> int:
 
 
 async def door_of(client: Client, door: str, asked: Options) -> str:
-    """Where the node says that it listens; else the usual port."""
+    """Where the server says that the door listens, `NoDoor` if it has none; the usual port where it does not tell."""
     host = asked.servers[0].rpartition(":")[0] or asked.servers[0]
+    told = await _told(client)
+    if told is None:
+        place = f"{host}:{usual_port(door)}"
+        options.note(f"{asked.server} does not tell where its doors are: taking {place}, the usual port of {door}.")
+        return place
+    if door not in told:
+        raise NoDoor(asked.server, door, told)
+    at, _, port = told[door].rpartition(":")
+    return f"{host if at.strip('[]') in ANY_HOST else at}:{port}"
+
+
+async def _told(client: Client) -> dict[str, str] | None:
+    """The doors that are open, and where; None: not every server tells, and not to everybody."""
     node = (await client.admin.cluster()).nodes[0]
-    with contextlib.suppress(HeadraceError):  # not every server tells its settings to everybody
-        for setting in await client.admin.config("broker", str(node.id)):
-            if setting.name == f"headrace.{door}.bound":
-                at, _, port = (setting.value or "").rpartition(":")
-                if port.isdecimal() and int(port):
-                    return f"{host if at.strip('[]') in ANY_HOST else at}:{port}"
-    return f"{host}:{usual_port(door)}"
+    try:
+        settings = await client.admin.config("broker", str(node.id))
+    except HeadraceError:
+        return None
+    bound = {setting.name: setting.value or "" for setting in settings if setting.name.endswith(BOUND)}
+    return {name.removeprefix("headrace.").removesuffix(BOUND): at for name, at in bound.items()} or None
+
+
+class NoDoor(Refusal):
+    """The server is there and has no such door. What is at the door's usual port is then somebody else's."""
+
+    def __init__(self, server: str, door: str, others: Iterable[str]) -> None:
+        cause = f"{server} has no {door} door: it was started with --{door} off"
+        super().__init__(
+            cause, f"start it with --{door} HOST:PORT; its open doors are {', '.join(others)}", code=NOT_FOUND
+        )

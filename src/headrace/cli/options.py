@@ -121,12 +121,12 @@ def detail(text: str) -> None:
 def _server(environment: Mapping[str, str]) -> tuple[str, str]:
     if (server := _given.get("server")) is not None:  # an empty one is refused: a script's variable may be unset
         return str(server), "--server"
-    if name := _given.get("context"):
+    if (name := _given.get("context")) is not None:
         return contexts.Contexts.read(environment).named(str(name)).server, f"context {name}"
-    if from_environment := environment.get(SERVER_VARIABLE):
+    if (from_environment := environment.get(SERVER_VARIABLE)) is not None:  # an empty one is refused, too
         return from_environment, SERVER_VARIABLE
     known = contexts.Contexts.read(environment)
-    if name := environment.get(CONTEXT_VARIABLE):
+    if (name := environment.get(CONTEXT_VARIABLE)) is not None:
         return known.named(name).server, f"context {name} ({CONTEXT_VARIABLE})"
     if known.current is not None:
         return known.named(known.current).server, f"context {known.current}"

@@ -45,8 +45,8 @@ def command(
     """Publish messages through any door.
 
     It speaks the door's own protocol and prints what that protocol's own tools print; -o jsonl prints an object for
-    each message instead. The address is that of the door: --server, or its usual port on this machine. Lines of
-    standard input end with the input, or with /quit.
+    each message instead. The address is that of the door: --server, or where the server says that it is. Lines
+    of standard input end with the input, or with /quit.
 
     Examples:
       headrace publish chat 'Hello, distributed world!'

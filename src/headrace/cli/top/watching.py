@@ -14,7 +14,7 @@ import typer
 
 from headrace.cli import options
 from headrace.cli.connecting import with_client
-from headrace.cli.doors import door_of
+from headrace.cli.doors import NoDoor, door_of
 from headrace.cli.exits import usage
 from headrace.cli.options import Options
 from headrace.cli.output import show
@@ -78,7 +78,11 @@ def command(
 
 async def _door(client: Client, given: str | None, asked: Options) -> str | None:
     """The http door of this server; None where there is none, or where it is somebody else's."""
-    door = given or await door_of(client, "http", asked)
+    try:
+        door = given or await door_of(client, "http", asked)
+    except NoDoor as error:
+        options.note(f"Only what the Kafka protocol tells: {error}. --http HOST:PORT names one.")
+        return None
     try:
         found = await asyncio.to_thread(sample.health, door, HTTP_TIMEOUT_S)
     except ConnectionFailed:
