@@ -69,10 +69,32 @@ def test_nothing_that_clients_of_the_protocol_send_is_a_range() -> None:
 
 
 def test_null_says_no_more_than_a_key_that_is_missing() -> None:
-    asked = {"type": "consume", "topic_name": "t", **dict.fromkeys(ranges.NAMES)}
-    assert requests.parse(json.dumps(asked).encode()) == Range("t")
+    nulls = {"type": "consume", "topic_name": "t", **dict.fromkeys(ranges.NAMES)}
+    bounds: list[tuple[dict[str, Any], Range]] = [
+        ({"limit": 1000}, Range("t")),
+        ({"from": 0}, Range("t", None, Bounds(0))),
+        ({"since": 0}, Range("t", None, Bounds(since_ms=0))),
+        ({"page": "0-8"}, Range("t", page=Place(0, 8))),
+        ({"last": 3}, Range("t", last=3)),
+    ]
+    for more, meant in bounds:
+        assert requests.parse(json.dumps(nulls | more).encode()) == meant
     assert requests.parse(requests.encode_range("t")) == Range("t")
+    assert requests.parse(requests.encode_range("t", page=None, partition=1)) == Range("t", 1)
     assert requests.parse(requests.encode_range("t", from_=3, partition=1)) == Range("t", 1, Bounds(3))
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in ranges.NAMES), ranges.NAMES], ids="+".join)
+def test_a_consume_with_nothing_but_nulls_is_for_one_message_as_it_always_was(
+    names: tuple[str, ...], door: str
+) -> None:
+    spare: dict[str, Any] = dict.fromkeys(names)
+    for payload in (None, "x" * 200_000):
+        document = request("consume", "t", 1, payload, offset=-1, with_offset=True, **spare)
+        assert requests.parse(document) == Consume("t", 1, -1, True)
+    topic = "-".join(names)
+    publish(door, topic, "one")
+    assert reply(door, request("consume", topic, offset=0, **spare)) == b'{"status": "success", "message": "one"}'
 
 
 TIME = "is milliseconds since 1970 or a time like 2026-01-31T12:00:00Z"
@@ -176,7 +198,7 @@ def test_a_range_is_what_lies_in_it(fresh: Broker, reader: Reader) -> None:
     fill(fresh, 50)
     cases: list[tuple[dict[str, Any], int, int]] = [
         ({"limit": 1000}, 0, 50),
-        ({"page": None}, 0, 50),
+        ({"page": None, "since": 0}, 0, 50),
         ({"from": 10}, 10, 50),
         ({"to": 10}, 0, 10),
         ({"from": 10, "to": 20, "partition": 0}, 10, 20),

@@ -1,15 +1,16 @@
-"""Ranges in the json protocol, which is ours: a consume with one of these keys is answered with a page of messages.
+"""Ranges in the json protocol, which is ours: a consume with a value at one of these keys is answered with a page.
 
     {"type": "consume", "topic_name": "t", "since": "2026-01-31T12:00:00Z", "limit": 100}
     {"status": "success", "message": [{"partition": 0, "offset": 7, "id": "...", "ts_ms": ..., "payload": ...}],
      "next_page": "0-8"}
 
-Null says no more than a key that is missing, so that `next_page` can be given back as `page` as it is.
+Null says no more than a key that is missing, so that `next_page` can be given back as `page` as it is. With nothing but
+nulls a consume is for one message: clients that name keys which they do not use get what they always got.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headrace.wire.json.values import Json, dumps, loads, shown
 from headrace.wire.ranges import MAX_TIME_MS, PAGE_RECORDS, Bounds, Place, Range, place_of, time_ms
@@ -18,8 +19,8 @@ NAMES = ("from", "to", "since", "until", "limit", "page", "last")
 NOT_WITH_LAST = ("from", "to", "since", "until", "limit", "page")
 
 
-def is_range(found: dict[str, Json]) -> bool:
-    return not found.keys().isdisjoint(NAMES)
+def is_range(found: Mapping[str, Json]) -> bool:
+    return any(found.get(name) is not None for name in NAMES)
 
 
 def asked(topic: str, partition: int | None, found: dict[str, Json]) -> Range:

@@ -16,7 +16,7 @@ import msgspec
 from headrace.wire.json import ranges
 from headrace.wire.json.brackets import depth
 from headrace.wire.json.values import LARGE_BYTES, Json, loads, value_of, value_of_text
-from headrace.wire.ranges import Range
+from headrace.wire.ranges import PAGE_RECORDS, Range
 
 MAX_PARTITION = (1 << 31) - 1
 # Of brackets in brackets: reading and writing recurse, and Python lets them do so a thousand times. A large request, of
@@ -136,9 +136,11 @@ def encode(
 
 
 def encode_range(topic: str, **asked: Json) -> bytes:
-    """Without what is None, but for `page`: with it alone this is a range, too."""
+    """Without what is None; with a limit where nothing else says that this is a range."""
     given = {name.rstrip("_"): value for name, value in asked.items() if value is not None}
-    return json.dumps({"type": "consume", "topic_name": topic, "page": None, **given}).encode()
+    if not ranges.is_range(given):
+        given["limit"] = PAGE_RECORDS
+    return json.dumps({"type": "consume", "topic_name": topic, **given}).encode()
 
 
 def _publish(found: dict[str, Json], value: bytes | None, is_replica: bool) -> Request:
