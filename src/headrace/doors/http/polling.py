@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.broker.partition import Partition
-from headrace.broker.ranges import fitting, likely_bytes, size_of
+from headrace.broker.ranges import fitting, likely_bytes
+from headrace.broker.reading import size_of
 from headrace.broker.topic import Topic
 from headrace.doors.http.answers import Held, Json
 from headrace.doors.http.refusals import BAD, BAD_OFFSET, CONFLICT, HELD, MISSING, NO_CONSUMER, Refused, refused
