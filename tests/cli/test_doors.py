@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headrace.cli import exits, options
-from headrace.cli.doors import LISTEN
+from headrace.node.settings.table import LISTEN
 from headrace.testing import Broker
 from headrace.testing.served import ServedBroker
 from tests.cli.running import Run

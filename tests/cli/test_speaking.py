@@ -143,3 +143,31 @@ def test_json_shows_each_message_once_where_a_gap_is(at: Run, broker: Broker, na
         producer.commit_transaction(30)
     heard = at("subscribe", name, "--door", "json", "--count", "2", "-o", "json").rows(Heard)
     assert [(one.value, one.offset) for one in heard] == [("one", 0), ("two", 2)]
+
+
+@pytest.mark.parametrize("command", ["history", "subscribe"])
+@pytest.mark.parametrize("door", ["kafka", "http", "json", "binary"])
+def test_every_message_has_the_id_that_consume_shows(
+    at: Run, broker: Broker, door: str, command: str, name: str
+) -> None:
+    """Its own, else the one made of its place."""
+    broker.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": broker.kafka})
+    for own in ("i-1", None, "i-3"):
+        producer.produce(name, "x", headers=[] if own is None else [("id", own)])
+    producer.flush()
+    consumed = Run(broker.kafka)("consume", name, "-o", "jsonl").out.splitlines()
+    known = [json.loads(line)["id"] for line in consumed]
+    how = ("--offset", "0", "--count", "3") if command == "subscribe" else ()
+    heard = at(command, name, "--door", door, *how, "-o", "jsonl").lines(Heard)
+    assert [one.id for one in heard] == known == ["i-1", f"msg_0-1_{known[1][-8:]}", "i-3"]
+
+
+def test_the_lines_door_shows_that_id_too(at: Run, broker: Broker, name: str) -> None:
+    at("publish", name, "x", "--id", "i-1")
+    at("publish", name, "y")
+    shown = [one.id for one in at("history", name, "-o", "jsonl").lines(Heard)]
+    assert shown == [
+        json.loads(line)["id"] for line in Run(broker.kafka)("consume", name, "-o", "jsonl").out.splitlines()
+    ]
+    assert shown[0] == "i-1"

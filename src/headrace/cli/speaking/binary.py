@@ -144,7 +144,7 @@ def _say(message: Message, say: Say) -> None:
         message.partition,
         message.offset,
         message.timestamp_ms,
-        message.properties.get("id"),
+        message.id,
         message.properties.get("key"),
         dict(message.properties),
     )

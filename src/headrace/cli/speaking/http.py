@@ -105,7 +105,6 @@ def _say(record: HttpRecord, say: Say) -> None:
         "value": record.value,
         "headers": record.headers,
     }
-    identity = record.headers.get("id")
     heard = Heard(
         DOOR,
         record.topic,
@@ -113,7 +112,7 @@ def _say(record: HttpRecord, say: Say) -> None:
         record.partition,
         record.offset,
         record.ts_ms,
-        identity if isinstance(identity, str) else None,
+        record.id,
         record.key,
         record.headers,
     )

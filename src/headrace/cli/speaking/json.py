@@ -1,5 +1,5 @@
 """The json door: what it answers is what is printed. It has no way to wait for a message, so a subscription asks again
-and again for the next one."""
+and again for the next ones."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from headrace.compat.sync_json_client import SyncConsumer, SyncProducer
 
 DOOR = "json"
 ASK_AGAIN_S = 0.1
+AT_ONCE = 100  # messages of a page
 
 
 class JsonSpeaker:
@@ -37,14 +38,27 @@ class JsonSpeaker:
         partition, offset, left = wish.partition or 0, wish.offset or 0, wish.count
         while left is None or left > 0:
             try:
-                value, offset = self._consumer.consume_with_offset(wish.topic, partition, offset)
+                found = self._next(wish.topic, partition, offset, min(left or AT_ONCE, AT_ONCE))
             except NoMessage:
                 time.sleep(ASK_AGAIN_S)
                 continue
             except JsonRefused as error:
                 raise Refusal(str(error)) from error
-            _heard(wish.topic, partition, offset, value, say)
-            offset, left = offset + 1, None if left is None else left - 1
+            for at, heard in found:
+                _say(heard, say)
+                offset, left = at + 1, None if left is None else left - 1
+
+    def _next(self, topic: str, partition: int, offset: int, most: int) -> list[tuple[int, Heard]]:
+        """The message at the offset, and with a page what came behind it: only pages tell of ids and times. A server
+        without pages tells that message and no more."""
+        value, at = self._consumer.consume_with_offset(topic, partition, offset)
+        try:
+            found = self._consumer.page(topic, partition=partition, from_=at, limit=most).records
+        except (JsonRefused, ValueError):
+            found = []
+        if not found or found[0].offset != at:  # retention went past it meanwhile: it was heard all the same
+            return [(at, Heard(DOOR, topic, value, partition, at))]
+        return [(one.offset, _heard(one)) for one in found]
 
     def create_topic(self, wish: Create, say: Say) -> None:
         try:
@@ -57,7 +71,7 @@ class JsonSpeaker:
         """Nothing, and no error, of a topic that is not there."""
         try:
             for one in self._past(wish):
-                _heard(wish.topic, one.partition, one.offset, one.payload, say, one.ts_ms)
+                _say(_heard(one), say)
         except NoMessage:
             return
         except JsonRefused as error:
@@ -90,6 +104,9 @@ def _answered(words: str, done: Done, say: Say) -> None:
     say(json.dumps({"status": "success", "message": words}), done)
 
 
-def _heard(topic: str, partition: int, offset: int, value: Any, say: Say, timestamp_ms: int | None = None) -> None:
-    words = json.dumps({"status": "success", "message": value})
-    say(words, Heard(DOOR, topic, value, partition, offset, timestamp_ms))
+def _heard(one: JsonRecord) -> Heard:
+    return Heard(DOOR, one.topic, one.payload, one.partition, one.offset, one.ts_ms, one.id)
+
+
+def _say(heard: Heard, say: Say) -> None:
+    say(json.dumps({"status": "success", "message": heard.value}), heard)

@@ -78,7 +78,6 @@ class KafkaSpeaker:
 
 def _say(record: Record, say: Say) -> None:
     headers = {name: text_of(value) for name, value in record.headers}
-    identity = headers.get("id")
     heard = Heard(
         DOOR,
         record.topic,
@@ -86,7 +85,7 @@ def _say(record: Record, say: Say) -> None:
         record.partition,
         record.offset,
         record.timestamp_ms,
-        identity if isinstance(identity, str) else None,
+        record.id,
         text_of(record.key),
         headers,
     )
