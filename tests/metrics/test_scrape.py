@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 from prometheus_client.metrics_core import Metric
@@ -12,7 +13,7 @@ from headrace.broker.topic import Topic
 from headrace.doors.kafka import metrics as kafka_metrics
 from headrace.node.metrics import reading
 from headrace.node.metrics.catalogue import METRICS
-from tests.doors_http.running import Running, until
+from tests.doors_http.running import Running, running, until
 from tests.metrics.conftest import do_everything
 from tests.metrics.promtool import complaints, families, promtool
 from tests.support import Refused, Wire
@@ -190,3 +191,35 @@ async def test_two_nodes_in_one_process_count_for_themselves(
         await web.produce("t", [b"x"])
         assert value(families(await web.scrape()), "headrace_appended_records_total") == 1
         assert value(families(await other.scrape()), "headrace_appended_records_total") == 0
+
+
+async def test_the_size_of_topics_is_told_after_a_restart_though_no_log_is_open(tmp_path: Path) -> None:
+    async with running(tmp_path) as web:
+        await web.create("t", partitions=3)
+        await web.create("never written")
+        await web.produce("t", [b"x" * 1000] * 10)
+        before = value(families(await web.scrape()), "headrace_topic_size_bytes", topic="t")
+    async with running(tmp_path) as web:
+        topic = web.node.broker.topic("t")
+        assert topic is not None and all(partition.log is None for partition in topic.partitions)
+        found = families(await web.scrape())
+        assert value(found, "headrace_topic_size_bytes", topic="t") == before > 10_000
+        assert value(found, "headrace_topic_size_bytes", topic="never written") == 0
+        assert all(partition.log is None for partition in topic.partitions), "a scrape opens nothing"
+        await web.produce("t", [b"x" * 1000] * 10)
+        assert value(families(await web.scrape()), "headrace_topic_size_bytes", topic="t") > before + 10_000
+
+
+async def test_a_size_that_the_disk_does_not_tell_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as web:
+        await web.create("t")
+        await web.produce("t", [b"x"])
+    async with running(tmp_path) as web:
+
+        def broken(path: str) -> list[str]:
+            raise OSError(5, "input/output error")
+
+        monkeypatch.setattr(web.disk, "list", broken)
+        assert "headrace_topic_size_bytes{" not in await web.scrape()
+        monkeypatch.undo()
+        assert value(families(await web.scrape()), "headrace_topic_size_bytes", topic="t") > 0

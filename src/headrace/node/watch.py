@@ -7,6 +7,7 @@ once; the node itself looks every few seconds and says in its log when the answe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -14,6 +15,7 @@ from headrace import __version__
 from headrace.doors.http.watch import Check, Health, Readiness
 from headrace.node import host
 from headrace.node.host import DiskSpace
+from headrace.node.sizes import ClosedSizes
 
 if TYPE_CHECKING:
     from headrace.node.metrics.sheet import Sheet
@@ -29,6 +31,7 @@ class NodeWatch:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.was_ready = True
+        self.sizes = ClosedSizes()
 
     # Who asks
 
@@ -45,6 +48,12 @@ class NodeWatch:
         from headrace.node.metrics import reading  # with the first scrape: a start is quick
 
         sheet = reading.read(self._node)
+        named = reading.with_series(self._node.broker)
+        partitions = [partition for topic in named for partition in topic.partitions]
+        if (work := self.sizes.look(partitions, self._node.store.services.files)) is not None:
+            with contextlib.suppress(OSError):  # what the disk does not tell is left out
+                self.sizes.learn(await self._off_loop(work))
+        reading.read_sizes(self._node, sheet)
         return await self._off_loop(lambda: self._rendered(sheet, openmetrics))
 
     # The node's own look

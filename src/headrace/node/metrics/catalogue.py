@@ -62,7 +62,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
             "headrace_topic_read_bytes_total", "counter", "Bytes of a topic's batches sent to consumers.", ("topic",)
         ),
         Metric("headrace_topic_read_records_total", "counter", "Records of a topic sent to consumers.", ("topic",)),
-        Metric("headrace_topic_size_bytes", "gauge", "Size of a topic's logs that are open.", ("topic",)),
+        Metric("headrace_topic_size_bytes", "gauge", "Size of a topic's logs, open or not.", ("topic",)),
         Metric("headrace_topic_segments", "gauge", "Segments of a topic's logs that are open.", ("topic",)),
         Metric("headrace_topic_partitions", "gauge", "Partitions of a topic.", ("topic",)),
         Metric(

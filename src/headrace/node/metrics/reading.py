@@ -27,6 +27,7 @@ from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.header import PRODUCE
 
 if TYPE_CHECKING:
+    from headrace.broker.broker import Broker
     from headrace.doors.tcp.door import TcpDoor
     from headrace.node.node import Node
 
@@ -92,12 +93,30 @@ def _topics(node: Node, sheet: Sheet) -> None:
     sheet.put("headrace_partitions_refusing", len(node.broker.refusing))
     # Topics that come with their first use and go again have no series of their own: nobody could keep them all.
     traffics = {topic: traffic for topic, traffic in traffics.items() if topic not in node.broker.memory_topics}
-    if len(traffics) <= MAX_TOPICS:
-        for topic, traffic in traffics.items():
-            _topic(topic, traffic, sheet, partitions <= MAX_PARTITIONS)
+    for topic in with_series(node.broker):
+        _topic(topic, traffics[topic], sheet, partitions <= MAX_PARTITIONS)
     sheet.put("headrace_series_left_out", len(traffics) if len(traffics) > MAX_TOPICS else 0, "topics")
     are_left_out = partitions > MAX_PARTITIONS or len(traffics) > MAX_TOPICS
     sheet.put("headrace_series_left_out", partitions if are_left_out else 0, "partitions")
+
+
+def with_series(broker: Broker) -> list[Topic]:
+    """The topics that have series of their own."""
+    named = [topic for topic in broker.topics() if topic not in broker.memory_topics]
+    return named if len(named) <= MAX_TOPICS else []
+
+
+def read_sizes(node: Node, sheet: Sheet) -> None:
+    """Apart from the rest: those of logs that are not open may have to be waited for."""
+    for topic in with_series(node.broker):
+        sizes = [node.watch.sizes.of(partition) for partition in topic.partitions]
+        sheet.put("headrace_topic_size_bytes", _sum(sizes), topic.name)
+
+
+def _sum(sizes: list[int | None]) -> int | None:
+    """None where one is not known: a part would be taken for the whole."""
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _traffic(topic: Topic) -> Traffic:
@@ -117,13 +136,13 @@ def _topic(topic: Topic, traffic: Traffic, sheet: Sheet, with_partitions: bool) 
     sheet.put("headrace_topic_read_bytes_total", traffic.read_bytes, name)
     sheet.put("headrace_topic_read_records_total", traffic.read_records, name)
     sheet.put("headrace_topic_partitions", len(topic.partitions), name)
-    size_bytes = segments = 0
+    segments = 0
     for partition in topic.partitions:
         log = partition.log
         if log is None:
             continue
         count = len(log.segments) if isinstance(log, Log) else 0
-        size_bytes, segments = size_bytes + log.size_bytes, segments + count
+        segments += count
         if with_partitions:
             index = str(partition.index)
             sheet.put("headrace_partition_start_offset", log.start_offset, name, index)
@@ -131,7 +150,6 @@ def _topic(topic: Topic, traffic: Traffic, sheet: Sheet, with_partitions: bool) 
             sheet.put("headrace_partition_synced_offset", log.synced_offset, name, index)
             sheet.put("headrace_partition_size_bytes", log.size_bytes, name, index)
             sheet.put("headrace_partition_segments", count, name, index)
-    sheet.put("headrace_topic_size_bytes", size_bytes, name)
     sheet.put("headrace_topic_segments", segments, name)
 
 
