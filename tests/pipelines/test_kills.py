@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +16,12 @@ import pyarrow.dataset as ds
 import pytest
 
 from headrace.spark.pipelines.progress import recorded
-from tests.pipelines.commands import SMALL, Commands, until
+from tests.pipelines.commands import LIMIT_S, SMALL, Commands
 from tests.pipelines.conftest import SCHEMA, order_at, send
 from tests.pipelines.test_restarts import committed
 
-KILLS: Final = 3
+KILLS: Final = 3  # each costs some five of the 28 micro-batches: none finds the run at its end
+LOOK_S: Final = 0.02  # less than a micro-batch takes
 FAR: Final = 100_000
 HEAD: Final = """
 name = "{name}"
@@ -71,16 +74,25 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(
     for _ in range(KILLS):
         done = len(recorded(home))
         with pipeline.started("run", "killed.toml", *server) as process:
-            until(lambda: len(recorded(home)) >= done + 2 or process.poll() is not None, "two micro-batches")  # noqa: B023
-            time.sleep(chance.random())
-            deaths += process.poll() is None
+            assert reached(home, done + 2, process, LIMIT_S), "two micro-batches did not come"
+            reached(home, done + 4, process, chance.random())
             process.kill()
+            deaths += process.wait() == -signal.SIGKILL
     assert deaths == KILLS, "it ended before it could be killed"
     ended = pipeline("run", "killed.toml", *server)
     assert ended.code == 0, ended.err
     look = results(kind, tmp_path, headrace_address, topic)
     whole, killed = look("whole"), look("killed")
     assert whole and killed == whole
+
+
+def reached(home: Path, count: int, process: subprocess.Popen[str], limit_s: float) -> bool:
+    """Waits until a run has done so many micro-batches, and no longer than that: a death that is to come after a while
+    comes before the run has gone far, however quick the machine is."""
+    deadline = time.monotonic() + limit_s
+    while len(recorded(home)) < count and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    return len(recorded(home)) >= count
 
 
 def results(kind: str, folder: Path, address: str, topic: str) -> Callable[[str], object]:
