@@ -59,8 +59,9 @@ def test_a_path_that_cannot_be_a_data_directory_is_no_failed_disk(tmp_path: Path
 
 def test_a_data_directory_that_is_in_use_is_named(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with ServedBroker(tmp_path):
+    with ServedBroker(tmp_path) as broker:
         words = refused("--data", str(data), *ANYWHERE)
+        assert f"; it is held by pid {broker.pid} (" in words
     assert f"another process works in {data}" in words
 
 

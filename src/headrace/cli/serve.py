@@ -23,7 +23,7 @@ from functools import partial
 import msgspec
 
 from headrace.cli import exits, flags, systemd
-from headrace.errors import DirectoryUnusable, HeadraceError, StorageFailed
+from headrace.errors import DirectoryLocked, DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.files import OsFiles
 from headrace.node import host
 from headrace.node.doors import cannot_listen
@@ -109,6 +109,9 @@ async def _serve(settings: Settings) -> int:
     try:
         _check_first_start(settings)
         await node.start()
+    except DirectoryLocked as error:
+        end_background()
+        raise _held(error, settings.data) from None
     except BaseException:
         end_background()
         raise
@@ -143,6 +146,14 @@ def _check_whose(data: str) -> None:
 
     if stores := telling.kept_in(data):
         raise telling.unservable(stores, data)
+
+
+def _held(error: DirectoryLocked, data: str) -> DirectoryLocked:
+    """With the process that holds the directory, where the system tells."""
+    from headrace.cli.doctor import processes
+
+    pid = processes.lock_holder(os.path.join(data, "lock"))
+    return error if pid is None else DirectoryLocked(f"{error}; it is held by {processes.name_of(pid)}")
 
 
 def _check_first_start(settings: Settings) -> None:
