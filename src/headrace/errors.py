@@ -125,6 +125,10 @@ class UnknownTopic(HeadraceError):
     """No topic of that name, or no such partition of it."""
 
 
+class UnknownPartition(UnknownTopic):
+    """The topic is there, and has no partition of that number."""
+
+
 class UnknownTopicId(HeadraceError):
     """No topic with that id: it was deleted, or never was."""
 

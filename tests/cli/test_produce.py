@@ -157,3 +157,13 @@ def test_a_record_without_an_end_is_refused_and_not_gathered_for_ever(
 ) -> None:
     monkeypatch.setattr("headrace.cli.reading.MAX_RECORD_BYTES", 1 << 20)
     refused(cli("produce", "p-endless", stdin=b"x" * (4 << 20)), exits.USAGE, "no delimiter", "-D")
+
+
+def test_a_partition_that_the_topic_does_not_have_is_told_with_where_to_look(cli: Run, name: str) -> None:
+    cli("topic", "create", name, "--partitions", "2")
+    ended = cli("produce", name, "x", "--partition", "9")
+    assert ended.code == exits.NOT_FOUND
+    assert ended.err.splitlines() == [
+        f"headrace: topic '{name}' has partitions 0 to 1, not 9",
+        "  try: `headrace topic describe TOPIC` shows its partitions",
+    ]

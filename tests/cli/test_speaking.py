@@ -45,6 +45,8 @@ def at(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_a_topic_that_is_not_there_is_told_in_the_same_words(at: Run, command: str, door: str, name: str) -> None:
     ended = at(command, name, *(["x"] if command == "publish" else []), "--door", door)
     assert ended.code == exits.NOT_FOUND
+    if command != "publish":
+        assert ended.out == ""
     assert ended.err.splitlines() == [
         f"headrace: topic '{name}': there is no such topic",
         "  try: `headrace topic list` shows what there is",

@@ -63,6 +63,7 @@ NEXT_STEPS: dict[type[HeadraceError], str] = {
     errors.ConnectionFailed: "`headrace serve` starts a server here; -s HOST:PORT names another",
     errors.RequestTimedOut: "--timeout 60s waits longer; `headrace doctor` looks at the server",
     errors.UnknownTopic: "`headrace topic list` shows what there is",
+    errors.UnknownPartition: "`headrace topic describe TOPIC` shows its partitions",
     errors.GroupNotFound: "`headrace group list` shows what there is",
     errors.GroupSubscribed: "stop its members first; `headrace group describe GROUP` names them",
     errors.GroupNotEmpty: "stop its members first; `headrace group describe GROUP` names them",

@@ -17,7 +17,7 @@ from headrace.client.connections import Connections
 from headrace.client.metadata import Metadata
 from headrace.client.refusals import MISDIRECTED, NOT_CONTROLLER, error_of
 from headrace.client.values import OffsetAt
-from headrace.errors import ConnectionFailed, HeadraceError, RequestTimedOut, UnknownTopic
+from headrace.errors import ConnectionFailed, HeadraceError, RequestTimedOut, UnknownPartition
 from headrace.wire.kafka.codes_client import RETRIABLE
 from headrace.wire.kafka.list_offsets import AskedOffset, FoundOffset, ListOffsetsRequest
 
@@ -165,4 +165,4 @@ def _is_passing(found: FoundOffset) -> bool:
 
 def checked_partition(count: int, topic: str, partition: int) -> None:
     if not 0 <= partition < count:
-        raise UnknownTopic(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
+        raise UnknownPartition(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")

@@ -48,14 +48,14 @@ class BinarySpeaker:
 
     def subscribe(self, wish: Subscribe, say: Say) -> None:
         partition, offset = wish.partition or 0, wish.offset or 0
-        say(f"Subscribing to {wish.topic}:{partition} from offset {offset}", None)
-        say("Press Ctrl+C to stop...", None)
         hand, left = _Hand(), wish.count
         with self._client(wish.client_id) as client:
             try:
                 client.subscribe(wish.topic, partition, offset, hand.take, group=wish.group, auto_ack=not wish.ack)
             except Refused as error:
                 raise _refusal(wish.topic, error) from error
+            say(f"Subscribing to {wish.topic}:{partition} from offset {offset}", None)
+            say("Press Ctrl+C to stop...", None)
             try:
                 while left is None or left > 0:
                     try:
