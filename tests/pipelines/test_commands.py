@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from headrace import spark
 from headrace.spark.pipelines.kinds import KINDS
 from headrace.spark.pipelines.settings import parse, settings_of, tree_of
 from tests.pipelines.commands import Commands, Ended
@@ -133,3 +136,41 @@ def test_what_never_ran_has_no_rows_and_cannot_be_stopped(pipeline: Commands) ->
     (row,) = json.loads(pipeline("status", file, "-o", "json").out)
     assert (row["name"], row["state"], row["pid"], row["rows"]) == ("p", "never ran", None, 0)
     assert_refused(pipeline("stop", file), NOT_FOUND, "p does not run here", "headrace pipeline status p.toml")
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = None
+from headrace.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def without_spark(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Where Spark is not installed."""
+    command = [sys.executable, "-c", WITHOUT_SPARK, "pipeline", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_kinds_and_files_are_shown_where_spark_is_not_installed(tmp_path: Path) -> None:
+    assert all(kind in without_spark(tmp_path, "list").stdout for kind in KINDS)
+    for name, kind in KINDS.items():
+        assert without_spark(tmp_path, "show", name).stdout == kind.sample
+    (tmp_path / "p.toml").write_text(SIMPLE)
+    assert json.loads(without_spark(tmp_path, "show", "p.toml", "-o", "json").stdout)["name"] == "p"
+
+
+@pytest.mark.parametrize("verb", ["run", "status", "stop"])
+def test_what_needs_spark_says_how_to_get_it(tmp_path: Path, verb: str) -> None:
+    """The tests run in a checkout."""
+    (tmp_path / "p.toml").write_text(SIMPLE)
+    ended = without_spark(tmp_path, verb, "p.toml")
+    assert (ended.returncode, ended.stdout) == (USAGE, "")
+    assert ended.stderr == "headrace: Spark is not installed: make setup\n"
+
+
+def test_an_installed_headrace_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(spark, "IS_INSTALLED", False)
+    monkeypatch.setattr(spark, "__file__", str(tmp_path / "lib" / "headrace" / "spark" / "__init__.py"))
+    with pytest.raises(ImportError, match=r'Spark is not installed: pip install "headrace\[spark\]"'):
+        spark.check_installed()

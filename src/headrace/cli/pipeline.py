@@ -1,6 +1,6 @@
 """`headrace pipeline`: ready pipelines on Spark, run from one TOML file.
 
-Only `run` starts Spark; the others look at the pipeline's file and folder.
+Only `run` starts Spark; the others look at the pipeline's file and folder. `list` and `show` do so without Spark.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ def list_() -> None:
     Examples:
       headrace pipeline list
     """
-    _need_spark()
     from headrace.spark.pipelines.kinds import KINDS
 
     show([KindRow(name, kind.about) for name, kind in KINDS.items()], (Column("kind"), Column("about")))
@@ -76,7 +75,6 @@ def show_(what: Annotated[str, typer.Argument(metavar="KIND|FILE", help="a kind,
       headrace pipeline show rollup > orders.toml
       headrace pipeline show orders.toml -o yaml
     """
-    _need_spark()
     from headrace.spark.pipelines.kinds import KINDS
     from headrace.spark.pipelines.settings import parse, tree_of
 
@@ -117,6 +115,7 @@ def run(
       headrace pipeline run orders.toml --trigger 10s
       headrace pipeline run orders.toml --master spark://10.0.0.1:7077 --conf spark.executor.memory=2g
     """
+    _need_spark()
     settings = _settings(file)
     if trigger is not None:
         from headrace.spark.pipelines.settings import check
@@ -206,6 +205,7 @@ def status(file: File) -> None:
     Examples:
       headrace pipeline status orders.toml
     """
+    _need_spark()
     settings = _settings(file)
     from headrace.spark.pipelines.progress import recorded
     from headrace.spark.pipelines.run import state_of
@@ -236,6 +236,7 @@ def stop(
     Examples:
       headrace pipeline stop orders.toml
     """
+    _need_spark()
     settings = _settings(file)
     from headrace.spark.pipelines.run import state_of
     from headrace.spark.pipelines.run import stop as ask
@@ -252,7 +253,6 @@ def stop(
 
 def _settings(file: Path) -> Settings:
     """As the file says; --server comes before it, and where neither names a server, it is every command's."""
-    _need_spark()
     from headrace.spark.pipelines.settings import load
 
     asked = current()
@@ -263,7 +263,9 @@ def _settings(file: Path) -> Settings:
 
 
 def _need_spark() -> None:
+    from headrace.spark import check_installed
+
     try:
-        import headrace.spark  # noqa: F401
+        check_installed()
     except ImportError as error:
         raise usage(str(error)) from None

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 try:
     from pyspark.sql import SparkSession
-except ImportError as error:
-    raise ImportError('Spark is not installed: pip install "headrace[spark]"') from error
+except ImportError:
+    IS_INSTALLED = False  # what only reads or prints a pipeline's file needs no Spark
+else:
+    IS_INSTALLED = True
 
 from headrace.cli import spark_python
 from headrace.spark.java import check_java
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.spark.source import HeadraceSource
 
 NAME = "headrace"  # of the format
+INSTALL = 'pip install "headrace[spark]"'
 
 __all__ = ["HeadraceSource", "check_java", "read", "read_stream", "register", "session", "write", "write_stream"]
 
@@ -50,8 +53,17 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
+def check_installed() -> None:
+    """ImportError, with how to get it, where Spark is not."""
+    if not IS_INSTALLED:
+        root = Path(__file__).resolve().parents[3]
+        is_checkout = all((root / name).is_file() for name in ("Makefile", "pyproject.toml"))
+        raise ImportError(f"Spark is not installed: {'make setup' if is_checkout else INSTALL}")
+
+
 def session(name: str = "headrace", master: str = "local[*]", **settings: Any) -> SparkSession:
     """A session that knows the source, or the one that there is. Settings by their names, `.` written as `__`."""
+    check_installed()
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", spark_python.beside() if master.startswith("local") else sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
@@ -108,5 +120,5 @@ def __getattr__(name: str) -> object:
     return HeadraceSource
 
 
-if (active := SparkSession.getActiveSession()) is not None:
+if IS_INSTALLED and (active := SparkSession.getActiveSession()) is not None:
     register(active)

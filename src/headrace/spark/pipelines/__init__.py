@@ -11,10 +11,13 @@ The steps alone are functions from frame to frame, for any query: `frame.transfo
 
 from __future__ import annotations
 
-from headrace.spark.pipelines.run import Report, run, state_of, stop
-from headrace.spark.pipelines.session import session
+from headrace.spark import IS_INSTALLED
 from headrace.spark.pipelines.settings import Settings, load, parse, settings_of
-from headrace.spark.pipelines.steps import dedup, order, rollup
+
+if IS_INSTALLED:  # without Spark a pipeline's file can be read, and no more
+    from headrace.spark.pipelines.run import Report, run, state_of, stop
+    from headrace.spark.pipelines.session import session
+    from headrace.spark.pipelines.steps import dedup, order, rollup
 
 __all__ = [
     "Report",
