@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable
@@ -135,6 +136,43 @@ async def test_a_client_that_asks_again_and_again_stays(tmp_path: Path) -> None:
         assert web.node.http.metrics.timed_out == 0
         writer.close()
     assert not web.faults
+
+
+CHUNKED = b"POST /topics/t/publish HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+async def test_trailers_and_extensions_of_chunks_are_passed_over(web: Running) -> None:
+    await web.web.post("/admin/topics", params={"name": "t"})
+    reader, writer = await web.socket()
+    for offset in range(2):
+        writer.write(CHUNKED + b'b;a="b"\r\n{"value": 1\r\n1\r\n}\r\n0\r\nvalue: 2\r\nid: 7\r\n\r\n')
+        status, told = await answer(reader)
+        assert (status, told["offset"]) == (200, offset)
+    writer.close()
+
+
+@pytest.mark.parametrize("kind", ["many trailers", "a long trailer", "a long extension", "a long size"])
+async def test_what_comes_in_place_of_a_body_without_end_is_not_gathered(web: Running, kind: str) -> None:
+    await web.web.post("/admin/topics", params={"name": "t"})
+    reader, writer = await web.socket()
+    begin, more = {
+        "many trailers": (b"0\r\n", b"a: b\r\n" * 1000),
+        "a long trailer": (b"0\r\nlong: ", b"x" * 6000),
+        "a long extension": (b"1;long=", b"x" * 6000),
+        "a long size": (b"", b"0" * 6000),
+    }[kind]
+    writer.write(CHUNKED + begin)
+    with contextlib.suppress(ConnectionError):
+        for _ in range(2000):  # twelve megabytes, of which it takes some kilobytes
+            writer.write(more)
+            await writer.drain()
+            await asyncio.sleep(0)
+            if reader.at_eof() or reader.exception():
+                break
+        else:
+            raise AssertionError("it took all of it")
+    writer.close()
+    assert (await web.web.get("/healthz")).status_code == 200
 
 
 async def test_requests_in_one_piece_are_all_answered_in_order(web: Running) -> None:

@@ -70,6 +70,7 @@ class Exchange(HttpToolsProtocol):
         self.logger, self.access_log = QUIET, False
         self._header_bytes, self._on_upgrade = header_bytes, on_upgrade
         self._unread_head: int | None = None  # bytes of a request's head that is not whole yet
+        self._barren_bytes, self._has_body_come = 0, False  # that came where a body is due, and were none of it
         self._body_head = b""  # of a request with an upgrade and a body: for a parser that is to read the body
         self._answering: RequestResponseCycle | None = None
         self._upgrading: RequestResponseCycle | None = None
@@ -113,7 +114,16 @@ class Exchange(HttpToolsProtocol):
             self._unread_head += len(data)
             if self._unread_head > self._header_bytes and not self.transport.is_closing():
                 self.send_400_response(f"the head of a request has at most {self._header_bytes} bytes")
+        elif self.cycle is not None and self.cycle.more_body:
+            self._count_barren(len(data))
         return data[:0]
+
+    def _count_barren(self, size: int) -> None:
+        """Chunks may have extensions, and trailers after them: of both the parser gathers what comes, without end."""
+        self._barren_bytes = 0 if self._has_body_come else self._barren_bytes + size
+        self._has_body_come = False
+        if self._barren_bytes > self._header_bytes and not self.transport.is_closing():
+            self.send_400_response(f"between the parts of a body are at most {self._header_bytes} bytes")
 
     # Upgrades
 
@@ -161,6 +171,14 @@ class Exchange(HttpToolsProtocol):
         if self.parser.should_upgrade():
             self.scope["extensions"] = cast(Any, {EXCHANGE: self})
         super().on_headers_complete()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._unread_head is not None:  # else it is a trailer, which nobody asks for
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._has_body_come = True
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
