@@ -1,6 +1,6 @@
-"""`make bench`: us and Apache Kafka in one interleaved run.
+"""`make bench`: us and Apache Kafka in one interleaved run, and beside them a server that keeps nothing.
 
-Both servers stay up the whole time, and only one is loaded at a time: us, Kafka, us, Kafka, ... The JVM is
+All servers stay up the whole time, and only one is loaded at a time: us, Kafka, us, Kafka, ... The JVM is
 warmed first, because a cold one is several times dearer and nobody runs a cold one.
 """
 
@@ -13,16 +13,22 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench import floor, report, workloads
 from bench.rdkafka import LoadError
-from bench.servers import KAFKA_VERSION, Headrace, Kafka, Server, ServerError
-from bench.workloads import GROWTH_WORKLOADS, WORKLOADS, Scale
+from bench.servers import KAFKA_VERSION, Headrace, Kafka, Nothing, Server, ServerError
+from bench.workloads import GROWTH_WORKLOADS, WITHOUT_BROKER, WORKLOADS, Scale
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PARTS = [*WORKLOADS, "start", *GROWTH_WORKLOADS]
+SERVERS: dict[str, Callable[[Path], Server]] = {
+    "headrace": lambda folder: Headrace(folder, Path(sys.executable).parent / "headrace"),
+    "kafka": Kafka,
+    "nothing": Nothing,
+}
 
 
 def arguments() -> argparse.Namespace:
@@ -32,7 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--warm", type=int, default=20_000_000, help="messages that warm each server first")
     parser.add_argument("--latency-seconds", type=float, default=10.0, help="how long latency is sampled per round")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, comma-separated: {', '.join(PARTS)}")
-    parser.add_argument("--servers", default="headrace,kafka", help="which of headrace, kafka")
+    parser.add_argument("--servers", default=",".join(SERVERS), help=f"which of {', '.join(SERVERS)}")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round: does it run at all?")
     parser.add_argument("--keep", action="store_true", help="write figures.json and figures.png, which README shows")
     parser.add_argument("--data", type=Path, help="where the servers keep their data (a temporary folder)")
@@ -41,7 +47,7 @@ def arguments() -> argparse.Namespace:
         chosen.rounds, chosen.latency_seconds = 1, 2.0
         chosen.messages, chosen.warm = chosen.messages // 10, chosen.warm // 10
     chosen.only = chosen.only.split(",")
-    unknown = set(chosen.only) - set(PARTS) or set(chosen.servers.split(",")) - {"headrace", "kafka"}
+    unknown = set(chosen.only) - set(PARTS) or set(chosen.servers.split(",")) - set(SERVERS)
     if unknown:
         parser.error(f"not known: {', '.join(sorted(unknown))}")
     return chosen
@@ -49,7 +55,7 @@ def arguments() -> argparse.Namespace:
 
 def make_server(name: str, folder: Path) -> Server:
     folder.mkdir(parents=True)
-    return Headrace(folder, Path(sys.executable).parent / "headrace") if name == "headrace" else Kafka(folder)
+    return SERVERS[name](folder)
 
 
 def machine() -> dict[str, str]:
@@ -82,6 +88,8 @@ def one_round(chosen: argparse.Namespace, number: int, servers: list[Server], re
         if part == "produce_all":
             results.sync_p50_ms.append(workloads.sync_p50_ms(servers[0].folder))
         for server in servers if number % 2 == 0 else reversed(servers):
+            if not server.keeps and part not in WITHOUT_BROKER:
+                continue
             say(f"round {number + 1} of {chosen.rounds}: {part}, {server.name}")
             if part in WORKLOADS:
                 results.add(server.name, WORKLOADS[part](server, scale))
@@ -102,7 +110,7 @@ def measure(chosen: argparse.Namespace, folder: Path, results: report.Results) -
             server.start()
             say(f"{server.name} serves at {server.address}, first ack after {server.first_ack_s:.2f} s")
         for server in servers:
-            if chosen.warm:
+            if chosen.warm and server.keeps:
                 warm(server, chosen.warm)
         for number in range(chosen.rounds):
             one_round(chosen, number, servers, results)

@@ -38,8 +38,8 @@ class Results:
         values = self.samples.get(row, {}).get(server, {}).get(metric)
         return statistics.median(values) if values else None
 
-    def ratio(self, row: str, metric: str) -> float | None:
-        ours, theirs = self.median(row, "headrace", metric), self.median(row, "kafka", metric)
+    def ratio(self, row: str, metric: str, server: str = "headrace") -> float | None:
+        ours, theirs = self.median(row, server, metric), self.median(row, "kafka", metric)
         return ours / theirs if ours is not None and theirs else None
 
     def spread(self, row: str, server: str, metric: str) -> str:
@@ -69,8 +69,8 @@ class Results:
 
 
 def lines(results: Results) -> list[tuple[str, ...]]:
-    """The table, row by row: what, metric, ours, Kafka's, ratio, goal."""
-    table: list[tuple[str, ...]] = [("work", "metric", "headrace", "kafka", "ratio", "goal")]
+    """The table, row by row: what, metric, ours, Kafka's, ratio, goal, and what a server that keeps nothing has."""
+    table: list[tuple[str, ...]] = [("work", "metric", "headrace", "kafka", "ratio", "goal", "no broker")]
     for row in ROWS.values():
         title = row.title
         for metric, about in METRICS.items():
@@ -79,11 +79,21 @@ def lines(results: Results) -> list[tuple[str, ...]]:
                 continue
             ratio = results.ratio(row.name, metric)
             shown = f"{ratio:.2f}x" if ratio is not None else "-"
-            table.append((title, f"{about.title}, {about.unit}", ours, theirs, shown, results.verdict(row, metric)))
+            of_none = without_broker(results, row, metric)
+            what, verdict = f"{about.title}, {about.unit}", results.verdict(row, metric)
+            table.append((title, what, ours, theirs, shown, verdict, of_none))
             title = ""
     for row in GROWTH.values():
         table += growth_lines(results, row)
     return table
+
+
+def without_broker(results: Results, row: Row, metric: str) -> str:
+    """With its ratio to Kafka, where that is known."""
+    alone, ratio = results.spread(row.name, "nothing", metric), results.ratio(row.name, metric, "nothing")
+    if alone == "-":
+        return ""
+    return alone if ratio is None else f"{alone}: {ratio:.2f}x"
 
 
 def growth_lines(results: Results, row: Row) -> list[tuple[str, ...]]:
@@ -95,7 +105,7 @@ def growth_lines(results: Results, row: Row) -> list[tuple[str, ...]]:
         middle, first = statistics.median(values), statistics.median(next(iter(columns.values())))
         spread = f"{middle:.3f} ({min(values):.3f}-{max(values):.3f})"
         verdict = results.verdict(row, "cpu") if count == list(columns)[-1] else ""
-        table.append((title, f"{count:,} {noun}, CPU s per M", spread, "-", f"{middle / first:.2f}x", verdict))
+        table.append((title, f"{count:,} {noun}, CPU s per M", spread, "-", f"{middle / first:.2f}x", verdict, ""))
         title = ""
     return table
 
@@ -106,7 +116,8 @@ def text_table(results: Results) -> str:
     rendered = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
     rendered.insert(1, "  ".join("-" * width for width in widths))
     about = [f"{key}: {value}" for key, value in machine(results).items()]
-    return "\n".join([*rendered, "", *about, "medians (least-greatest); ratio is headrace : kafka"])
+    told = "medians (least-greatest); ratio is headrace : kafka, with no broker: a server that keeps nothing : kafka"
+    return "\n".join([*rendered, "", *about, told])
 
 
 def machine(results: Results) -> dict[str, str]:

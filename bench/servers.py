@@ -1,5 +1,6 @@
-"""The two brokers: how each is started, watched and stopped. Both get loopback, one partition per topic and
-their own defaults; Apache Kafka gets the JVM flags of its own start script and 1 GiB of heap.
+"""The two brokers, and the server that is none (`bench.nothing`): how each is started, watched and stopped. Brokers get
+loopback, one partition per topic and their own defaults; Apache Kafka gets the JVM flags of its own start script and
+1 GiB of heap.
 
 A server is a process group of its own, so that nothing survives a benchmark that was interrupted.
 """
@@ -12,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,7 @@ from bench import raw
 from bench.cache import kept
 from headrace.testing.served import DOORS
 
+ROOT = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
 HEAP = ["-Xms1G", "-Xmx1G"]
 # From kafka-run-class.sh, so that Kafka runs as its own people run it.
@@ -54,6 +57,8 @@ class ServerError(Exception):
 
 @dataclass
 class Server:
+    keeps = True  # what it acknowledges is there to be read
+
     name: str
     folder: Path
     address: str = ""
@@ -69,7 +74,17 @@ class Server:
 
     def find_address(self) -> str:
         """The address, or nothing while it is not known yet."""
-        return self.address
+        try:
+            return self.address or self.address_of("kafka")
+        except (FileNotFoundError, ValueError):
+            return ""
+
+    def address_of(self, door: str) -> str:
+        return str(json.loads(self._ready_file.read_text())["addresses"][door])
+
+    @property
+    def _ready_file(self) -> Path:
+        return self.folder / "ready.json"
 
     def is_up(self, address: str) -> bool:
         """Whether it acknowledges a record."""
@@ -80,6 +95,7 @@ class Server:
         self._output = open(self.folder / "output.log", "ab")  # noqa: SIM115 (closed by stop)
         # An installed program has its bytecode beside it; one that may not write it down would compile at each start.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPATH"] = str(ROOT)
         begin = time.perf_counter()
         self.process = subprocess.Popen(
             self.command(),
@@ -150,18 +166,16 @@ class Headrace(Server):
             str(self._ready_file),
         ]
 
-    def find_address(self) -> str:
-        try:
-            return self.address_of("kafka")
-        except (FileNotFoundError, ValueError):
-            return ""
 
-    def address_of(self, door: str) -> str:
-        return str(json.loads(self._ready_file.read_text())["addresses"][door])
+class Nothing(Server):
+    keeps = False
 
-    @property
-    def _ready_file(self) -> Path:
-        return self.folder / "ready.json"
+    def __init__(self, folder: Path) -> None:
+        super().__init__("nothing", folder)
+
+    def command(self) -> list[str]:
+        self._ready_file.unlink(missing_ok=True)
+        return [sys.executable, "-m", "bench.nothing", str(self.folder)]
 
 
 class Kafka(Server):

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench import raw
+from bench.nothing import KEPT
 from bench.rdkafka import Consumer, LoadError, Producer
 from bench.rows import IDLE_COUNTS, PARTITION_COUNTS
 from bench.servers import Server
@@ -134,10 +135,17 @@ def consume(server: Server, topic: str, messages: int) -> dict[str, float]:
         consumer.close()
 
 
-def produce_and_consume_100(server: Server, scale: Scale) -> Seen:
+def produce_and_consume(server: Server, messages: int, message_bytes: int, row: str) -> Seen:
     with fresh_topic(server) as topic:
-        produced = produce(server, topic, scale.messages, 100)
-        return {"produce_100": produced, "consume_100": consume(server, topic, scale.messages)}
+        produced = produce(server, topic, messages, message_bytes)
+        if not server.keeps:
+            produce(server, topic, messages, message_bytes, client_id=KEPT)
+            consume(server, topic, messages)  # it answers what it has answered before
+        return {f"produce_{row}": produced, f"consume_{row}": consume(server, topic, messages)}
+
+
+def produce_and_consume_100(server: Server, scale: Scale) -> Seen:
+    return produce_and_consume(server, scale.messages, 100, "100")
 
 
 def produce_ready(server: Server, scale: Scale) -> Seen:
@@ -153,9 +161,7 @@ def produce_ready(server: Server, scale: Scale) -> Seen:
 
 
 def produce_and_consume_1k(server: Server, scale: Scale) -> Seen:
-    with fresh_topic(server) as topic:
-        produced = produce(server, topic, scale.large_messages, 1024)
-        return {"produce_1k": produced, "consume_1k": consume(server, topic, scale.large_messages)}
+    return produce_and_consume(server, scale.large_messages, 1024, "1k")
 
 
 def produce_all(server: Server, scale: Scale) -> Seen:
@@ -287,6 +293,7 @@ WORKLOADS: dict[str, Callable[[Server, Scale], Seen]] = {
     "small": small_requests,
     "latency": latency,
 }
+WITHOUT_BROKER = ("produce_100", "produce_1k", "latency")  # what the client alone allows is measured for these
 GROWTH_WORKLOADS: dict[str, Callable[[Server, Scale], dict[int, float]]] = {
     "partitions": over_partitions,
     "partitions_single": over_partitions_single,

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import headrace
+from headrace.errors import HeadraceError
 
 BEGAN: Final = datetime(2026, 1, 31, 23, 50, tzinfo=UTC)
 COUNT: Final = 1200
@@ -52,4 +53,8 @@ def send(servers: str, some: Iterable[Order], topic: str = TOPIC) -> int:
 
 if __name__ == "__main__":
     where = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
-    print(f"sent {send(where, [*orders(), last()]):,} orders to {TOPIC} at {where}")
+    try:
+        sent = send(where, [*orders(), last()])
+    except HeadraceError as error:
+        sys.exit(f"orders.py: {error}")
+    print(f"sent {sent:,} orders to {TOPIC} at {where}")

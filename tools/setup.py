@@ -123,7 +123,8 @@ def set_up_native(state: dict[str, str]) -> None:
         if state.pop("native", None):  # of older sources: better none than one that differs
             pip("uninstall", "--yes", "headrace-native")
         state["native refused"] = f"{wanted} {cargo}"
-        say(f"{problem}: no native kernels, their Python twins run (the same answers, more slowly)")
+        again = "; `make clean setup` tries again" if cargo else ""
+        say(f"{problem}: no native kernels, their Python twins run (the same answers, more slowly){again}")
     write_state(state)
 
 

@@ -28,7 +28,7 @@ mod writer;
 use pyo3::prelude::*;
 
 /// Raised when a kernel's signature or meaning changes; the program uses only the version that it was written for.
-const API_VERSION: u32 = 8;
+const API_VERSION: u32 = 9;
 
 #[pymodule]
 mod headrace_native {
@@ -51,7 +51,7 @@ mod headrace_native {
     #[pymodule_export]
     use super::partitions::key_partitions;
     #[pymodule_export]
-    use super::records::{decode_records, encode_records};
+    use super::records::{decode_records, encode_records, survey};
     #[pymodule_export]
     use super::room::room;
     #[pymodule_export]

@@ -109,6 +109,55 @@ impl Sink for Records<'_> {
     }
 }
 
+/// (offset and time of the first record wanted, the largest time, how many have no key)
+type Surveyed = (Option<(i64, i64)>, Option<i64>, i64);
+
+#[pyfunction]
+pub fn survey(
+    body: &Bound<'_, PyAny>,
+    count: i64,
+    base_offset: i64,
+    base_timestamp: i64,
+    append_time_ms: Option<i64>,
+    from_offset: i64,
+    timestamp_ms: i64,
+) -> PyResult<Surveyed> {
+    let py = body.py();
+    let view = View::read(body)?;
+    let bytes = view.bytes();
+    let run = Run { count, base_offset, base_timestamp, append_time_ms };
+    let mut sink = Survey { from_offset, timestamp_ms, found: None, largest: None, keyless: 0 };
+    py.detach(|| run.decode(bytes, &mut sink)).map_err(|fault| corrupt_batch(py, fault))?;
+    Ok((sink.found, sink.largest, sink.keyless))
+}
+
+struct Survey {
+    from_offset: i64,
+    timestamp_ms: i64,
+    found: Option<(i64, i64)>,
+    largest: Option<i64>,
+    keyless: i64,
+}
+
+impl Sink for Survey {
+    type Error = Fault;
+
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Fault> {
+        self.keyless += i64::from(record.key.is_none());
+        if record.offset >= self.from_offset {
+            self.largest = self.largest.max(Some(record.timestamp_ms));
+            if self.found.is_none() && record.timestamp_ms >= self.timestamp_ms {
+                self.found = Some((record.offset, record.timestamp_ms));
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, _key: &[u8], _value: Option<&[u8]>) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
 #[pyfunction]
 pub fn encode_records<'py>(records: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyByteArray>, i64, i64)> {
     let mut writer = Writer::with_room(0);

@@ -12,6 +12,27 @@ T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 
 
+class Unseen:
+    """Bytes that are sent without being looked at, from where they are. A plain class, no protocol: every answer is
+    asked whether it is one."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def send(self, socket: int, done: int) -> int:
+        """To a socket which does not wait, from the byte after `done`; says how much it took. BlockingIOError: none."""
+        raise NotImplementedError
+
+    def rest(self, done: int) -> bytes:
+        """What a socket did not take."""
+        raise NotImplementedError
+
+
+Piece = Buffer | Unseen
+
+
 class Clock(Protocol):
     def now_ms(self) -> int:
         """Wall-clock milliseconds since 1970; may be stepped."""
@@ -75,6 +96,16 @@ class Files(Protocol):
 
     def pread_nowait(self, handle: int, size: int, position: int) -> Buffer | None:
         """What is in memory already (maybe less than asked); None when the disk would have to be waited for."""
+        ...
+
+    def is_resident(self, handle: int, size: int, position: int) -> bool:
+        """Whether all of that is in memory now, where the operating system can send it from by itself. False also
+        where nobody can tell."""
+        ...
+
+    def send(self, handle: int, socket: int, size: int, position: int) -> int:
+        """Has the operating system send that to a socket which does not wait; says how much it took. Only of what is
+        resident."""
         ...
 
     def datasync(self, handle: int) -> None: ...

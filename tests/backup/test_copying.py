@@ -251,3 +251,15 @@ def test_an_end_that_is_cut_off_meanwhile_is_copied_anew(seed: int) -> None:
     # Cut off just after the last look: then the copy is of the log as it was. Never a mixture of both.
     assert read_all(again) in [b"".join(history[: copied.next_offset]) for history in histories]
     assert copied.next_offset == again.written_offset >= 1
+
+
+class GoesMeanwhile(SimulatedDisk):
+    """A log whose folder is deleted between the look for it and the look into it."""
+
+    def exists(self, path: str) -> bool:
+        return True
+
+
+def test_a_log_that_is_deleted_while_it_is_looked_at_is_left_for_the_next_round():
+    with pytest.raises(BackupUnsettled, match="is being deleted"):
+        survey(GoesMeanwhile(), "/data/topics/gone/0", LOG_ID, None)

@@ -26,10 +26,12 @@ from headrace.errors import (
     UnknownLeaderEpoch,
     UnknownTopic,
 )
+from headrace.log.config import ignore_error
+from headrace.log.log import Log
 from headrace.log.reader import ReadResult
 from headrace.records.batch import read_header
 from headrace.records.codec import BatchOptions, Record, decode, encode
-from tests.broker.kit import Node, produce, values
+from tests.broker.kit import Node, produce, settle, values
 from tests.log.kit import START_MS, batch
 
 
@@ -201,6 +203,91 @@ async def test_a_failed_sync_closes_the_partition_until_it_is_recovered() -> Non
     assert recovered.log is not None
     assert recovered.log.synced_offset == 1
     assert produce(node, recovered, batch(b"next")) == 1
+
+
+async def after_a_sync_that_lost_the_last_record(node: Node) -> Partition:
+    """Two records, both readable, of which the failed sync dropped the second, as Linux drops pages."""
+    partition = await node.partition()
+    produce(node, partition, batch(b"kept"))
+    log = partition.log
+    assert isinstance(log, Log)
+    log.when_synced(1, ignore_error)
+    node.world.background.drain()
+    size = log.segments[-1].size
+    produce(node, partition, batch(b"lost"))
+    assert values(partition) == [b"kept", b"lost"]
+    node.world.disk.fail_syncs(1, "/topics/")
+    log.when_synced(2, ignore_error)
+    node.world.background.drain()
+    node.world.disk.tear(log.segments[-1].path(), size)
+    node.broker.maintain()
+    return partition
+
+
+async def test_a_log_that_failed_is_recovered_in_a_new_leader_epoch_that_says_where_the_old_one_ended() -> None:
+    node = Node()
+    partition = await after_a_sync_that_lost_the_last_record(node)
+    old, version = partition.leader_epoch, node.broker.metadata_version
+    assert await node.partition() is partition
+    assert (partition.leader_epoch, partition.high_watermark) == (old + 1, 1)
+    assert node.broker.metadata_version > version
+    with pytest.raises(FencedLeaderEpoch):
+        partition.check_epoch(old)
+    assert produce(node, partition, batch(b"another")) == 1
+    assert produce(node, partition, batch(b"one more")) == 2
+    assert partition.epoch_end(old) == (old, 1)
+    assert partition.epoch_end(old + 1) == (old + 1, 3)
+    node.power_loss()
+    assert (await node.partition()).leader_epoch == old + 2
+
+
+async def test_a_log_whose_sync_failed_on_a_full_disk_is_opened_anew_so_that_retention_makes_room() -> None:
+    node = Node()
+    await node.topic("t", configs={"segment.bytes": "1000000", "retention.ms": "3600000"})
+    partition = await node.partition()
+    for _ in range(30):
+        produce(node, partition, batch(b"x" * 50_000))
+    assert isinstance(partition.log, Log)
+    node.world.disk.fill(0)
+    node.world.disk.fail_syncs(1, "/topics/")
+    partition.log.when_synced(30, ignore_error)
+    await settle(node)
+    assert partition.log.failed is not None
+    node.world.clock.ms += 2 * 3_600_000
+    node.broker.maintain()
+    await settle(node)
+    assert (await node.partition()).high_watermark == 30
+    node.broker.maintain()
+    await settle(node)
+    assert node.world.disk.free_bytes > 900_000
+    node.world.disk.fill(0)
+    with pytest.raises(DiskFull):  # what is not vital never takes the room that is set aside
+        await node.topic("u")
+
+
+async def test_a_log_that_failed_does_not_serve_before_its_new_epoch_is_kept() -> None:
+    node = Node()
+    partition = await after_a_sync_that_lost_the_last_record(node)
+    old = partition.leader_epoch
+    node.world.disk.fail_syncs(1, "/metadata/")
+    with pytest.raises(StorageFailed):
+        await node.partition()
+    assert (partition.log, partition.leader_epoch) == (None, old)
+    node.broker.maintain()
+    await settle(node)
+    assert (await node.partition()).leader_epoch > old
+    assert values(partition) == [b"kept"]
+
+
+async def test_a_topic_that_is_deleted_while_its_log_recovers_stays_deleted() -> None:
+    node = Node()
+    partition = await after_a_sync_that_lost_the_last_record(node)
+    deleted = asyncio.ensure_future(node.broker.delete_topics(["t"]))
+    await asyncio.sleep(0)
+    with pytest.raises(UnknownTopic):
+        await node.do(partition.opened())
+    assert await node.do(deleted) == [None]
+    assert (partition.log, node.broker.topic("t")) == (None, None)
 
 
 async def test_a_memory_topic_keeps_what_fits_and_touches_no_disk() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from headrace.records.codec import Record, decode, encode
+from headrace.testing.disk import SimulatedDisk
 from tests.broker.kit import Node
 from tests.log.kit import START_MS, World
 
@@ -113,3 +116,36 @@ async def test_a_disk_that_does_not_answer_costs_a_cold_topic_one_round():
     maintain(node)
     assert keys_on_disk(node, topic) == []
     assert world.clock.ms > START_MS
+
+
+class OneUnreadable(SimulatedDisk):
+    """The files in one folder do not read."""
+
+    folder = "none"
+
+    def list(self, path: str) -> list[str]:
+        if path == self.folder:
+            raise OSError(errno.EIO, "input/output error", path)
+        return super().list(path)
+
+
+@pytest.mark.asyncio
+async def test_a_cold_topic_that_does_not_read_costs_no_other_its_retention_and_is_told_once():
+    disk = OneUnreadable()
+    world = World(disk)
+    node = Node(world)
+    for name in ("a", "b", "c"):
+        await produce(node, await node.topic(name), rounds=1)
+    world.restart()
+    node.start()
+    a, b, c = node.broker.topics()
+    disk.folder = b.partitions[0].folder
+    for _ in range(3):
+        world.clock.ms += 8 * DAY_MS
+        maintain(node)
+    assert (keys_on_disk(node, a), keys_on_disk(node, c)) == ([], [])
+    assert world.kinds().count("log.not-read") == 1
+    disk.folder = "none"
+    world.clock.ms += 600_001
+    maintain(node)
+    assert keys_on_disk(node, b) == []

@@ -75,6 +75,34 @@ def test_explain_knows_every_setting(run: Run) -> None:
         assert run("config", "explain", setting.key, "-o", "json").row(Explained).meaning == setting.meaning
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("log.retention.ms", "topic.defaults.retention.ms"),
+        ("log.retention.hours", "topic.defaults.retention.ms"),
+        ("log.retention.minutes", "topic.defaults.retention.ms"),
+        ("log.roll.hours", "topic.defaults.segment.ms"),
+        ("retention.ms", "topic.defaults.retention.ms"),
+        ("topic.retention.ms", "topic.defaults.retention.ms"),
+        ("num.partitions", "topics.default-partitions"),
+        ("offsets.retention.minutes", "groups.retention-minutes"),
+    ],
+)
+def test_explain_finds_a_setting_by_the_name_that_kafka_or_a_topic_has_for_it(run: Run, name: str, key: str) -> None:
+    assert run("config", "explain", name, "-o", "json").row(Explained).key == key
+
+
+def test_explain_finds_every_setting_by_its_kafka_name(run: Run) -> None:
+    for setting in SETTINGS:
+        if setting.kafka_name:
+            assert run("config", "explain", setting.kafka_name, "-o", "json").row(Explained).key == setting.key
+
+
+def test_a_file_with_a_kafka_name_in_another_unit_is_told_the_key(run: Run) -> None:
+    Path("headrace.toml").write_text('"log.retention.hours" = 24\n')
+    assert "did you mean topic.defaults.retention.ms" in run("config", "validate").err
+
+
 def test_explain_names_the_nearest_when_there_is_no_such_setting(run: Run) -> None:
     refused = run("config", "explain", "kafka.lisen")
     assert refused.code == exits.NOT_FOUND

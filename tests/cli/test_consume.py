@@ -12,10 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 
-from headrace.cli import exits
+from headrace.cli import exits, last_records
 from headrace.cli.record_values import RecordRow
 from tests.cli.running import Ended, Run
+from tests.client.marks import wait_until_marked
 
 LIMIT_S = 30.0
 
@@ -237,3 +239,54 @@ def test_following_with_a_count_ends_by_itself(cli: Run) -> None:
     begin = time.monotonic()
     assert cli("consume", "counted", "--follow", "-n", "2").out == "a\nb\n"
     assert time.monotonic() - begin < LIMIT_S
+
+
+def transact(server: str, topic: str, *transactions: str, ends: str = "commit") -> None:
+    """Each a record in a transaction of its own, with the mark behind it."""
+    producer = Producer({"bootstrap.servers": server, "transactional.id": f"{topic}-{ends}"})
+    producer.init_transactions(30)
+    for value in transactions:
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        producer.flush()
+        producer.commit_transaction() if ends == "commit" else producer.abort_transaction()
+    wait_until_marked(server, topic)
+
+
+def test_the_last_records_are_records_though_marks_of_transactions_have_offsets(
+    both: Run, any_server: str, name: str
+) -> None:
+    both("topic", "create", name, "-p", "2")
+    transact(any_server, name, "a", "b", "c", "d")
+    transact(any_server, name, "x", "y", "z", ends="abort")
+    seen = ["a", "b", "c", "d", "x", "y", "z"]
+    for count in (1, 3, 6, 7, 8):
+        want = seen[-count:]
+        assert both("tail", name, "-n", str(count), "--no-follow").out.split() == want
+        assert both("consume", name, "--start", f"-{count}").out.split() == want
+        assert both("consume", name, "--end", f"-{count}").out.split() == seen[:-count]
+        committed = both("tail", name, "-n", str(count), "--no-follow", "--committed").out.split()
+        assert committed == seen[:4][-count:]
+
+
+def test_the_last_records_are_followed_by_what_comes_behind_the_marks(cli: Run, server: str, name: str) -> None:
+    cli("topic", "create", name, "-p", "1")
+    transact(server, name, "a", "b")
+    running = cli.start("tail", name, "-n", "1")
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"b\n"
+    cli("produce", name, "c")
+    assert running.stdout.readline() == b"c\n"
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=LIMIT_S)
+
+
+def test_a_look_for_the_last_records_ends_and_says_so(
+    cli: Run, server: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(last_records, "FARTHEST", 5)
+    cli("topic", "create", name, "-p", "1")
+    cli("produce", name, "early")
+    transact(server, name, *"abcdef", ends="abort")
+    ended = cli("consume", name, "--start", "-1", "--committed")
+    assert ended.out == "" and f"{name}:0 has fewer records than 1 from 7 on." in ended.err

@@ -65,7 +65,7 @@ def test_delimiters_cut_keys_from_values_and_records_from_each_other(cli: Run) -
 
 
 def test_keys_headers_partition_time_and_null_are_kept(cli: Run) -> None:
-    cli("topic", "create", "p-all", "-p", "3")
+    cli("topic", "create", "p-all", "-p", "3", "-c", "retention.ms=-1")
     line = ["-k", "key", "-H", "a=1", "-H", "a=2", "-H", "b=", "-P", "2", "--timestamp", "@1700000000", "-Z"]
     assert cli("produce", "p-all", *line, "v", "").code == 0
     first, second = kept(cli, "p-all")
@@ -75,7 +75,7 @@ def test_keys_headers_partition_time_and_null_are_kept(cli: Run) -> None:
 
 
 def test_json_lines_bring_key_headers_partition_and_time(cli: Run) -> None:
-    cli("topic", "create", "p-jsonl", "-p", "2")
+    cli("topic", "create", "p-jsonl", "-p", "2", "-c", "retention.ms=-1")
     lines = (
         '{"key": "k", "value": "v", "headers": {"h": "x"}, "partition": 1, "timestamp_ms": 1700000000000}\n'
         "\n"

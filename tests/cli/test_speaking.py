@@ -61,7 +61,7 @@ def test_doors_that_need_no_topic_have_nothing_of_it_and_make_it(at: Run, door: 
 
 @pytest.mark.parametrize("door", ["binary", "json", "http"])
 def test_the_past_is_read_by_offset_or_time_and_so_many(at: Run, broker: Broker, door: str, name: str) -> None:
-    broker.create_topic(name, 2)
+    broker.create_topic(name, 2, config={"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": broker.kafka})
     for number in range(2500):
         producer.produce(name, str(number), partition=number % 2, timestamp=1_700_000_000_000 + number * 1000)
@@ -173,3 +173,18 @@ def test_the_lines_door_shows_that_id_too(at: Run, broker: Broker, name: str) ->
         json.loads(line)["id"] for line in Run(broker.kafka)("consume", name, "-o", "jsonl").out.splitlines()
     ]
     assert shown[0] == "i-1"
+
+
+def test_the_last_messages_of_every_door_are_messages_and_no_marks_of_transactions(
+    at: Run, broker: Broker, name: str
+) -> None:
+    broker.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": broker.kafka, "transactional.id": name})
+    producer.init_transactions(30)
+    for value in "abc":
+        producer.begin_transaction()
+        producer.produce(name, value)
+        producer.commit_transaction()
+    for door in ("kafka", "lines", "binary", "json", "http"):
+        heard = at("history", name, "2", "--door", door, "-o", "json").rows(Heard)
+        assert [one.value for one in heard] == ["b", "c"], door

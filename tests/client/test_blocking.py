@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -109,6 +111,64 @@ def test_a_record_that_finds_no_partition_is_told_by_flush_too(headrace_address:
             producer.put(topic, b"nowhere", partition=2)
             with pytest.raises(errors.DeliveryFailed, match="1 record was not delivered"):
                 producer.flush()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"value": 5}, {"value": b"", "key": 1.5}, {"headers": [(b"h", b"v")]}, {"key": "\ud800"}]
+)
+def test_what_is_not_a_record_is_refused_where_it_is_put(
+    headrace_address: str, topic: str, wrong: dict[str, Any]
+) -> None:
+    with (
+        headrace.connect(headrace_address) as client,
+        client.producer() as producer,
+        pytest.raises((TypeError, UnicodeEncodeError)),
+    ):
+        producer.put(topic, **wrong)
+
+
+def test_whatever_a_record_fails_with_is_told_by_flush_too(headrace_address: str, topic: str) -> None:
+    def choose(key: bytes | None, count: int) -> int:
+        raise LookupError("no partition for this one")
+
+    with headrace.connect(headrace_address) as client, client.producer(partitioner=choose) as producer:
+        future = producer.put(topic, b"x")
+        with pytest.raises(errors.DeliveryFailed, match=r"1 record was not delivered.*no partition for this one"):
+            producer.flush()
+        assert isinstance(future.exception(), LookupError)
+
+
+def test_what_was_put_may_be_changed_by_its_owner_afterwards(headrace_address: str, topic: str) -> None:
+    with headrace.connect(headrace_address) as client:
+        with client.producer() as producer:
+            page = bytearray(b"before")
+            producer.put(topic, page)
+            page[:] = b"after."
+        with client.consumer(topic, follow=False) as consumer:
+            assert [record.value for record in consumer] == [b"before"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_closing_the_client_sends_what_was_put_before(headrace_address: str, topic: str, is_known: bool) -> None:
+    with headrace.connect(headrace_address) as client:
+        producer = client.producer(buffer_bytes=100_000, batch_bytes=20_000)
+        if is_known:
+            producer.send(topic, b"known")
+        futures = [producer.put(topic, bytes(1_000), partition=0) for _ in range(500)]
+    assert [future.result(0).offset for future in futures] == list(range(is_known, 500 + is_known))
+    with pytest.raises(errors.ClientClosed):
+        producer.put(topic, b"late")
+
+
+def test_what_the_loop_did_not_take_before_it_ended_fails(headrace_address: str, topic: str) -> None:
+    client = headrace.connect(headrace_address)
+    producer = client.producer()
+    client._portal.soon(lambda: time.sleep(0.2))
+    futures = [producer.put(topic, b"x") for _ in range(10)]
+    client._portal.stop()
+    assert all(isinstance(future.exception(5), errors.ClientClosed) for future in futures)
+    with pytest.raises(errors.ClientClosed):
+        producer.put(topic, b"late")
 
 
 def test_many_threads_share_one_producer(headrace_address: str, topic: str) -> None:

@@ -17,7 +17,7 @@ from headrace.client.column_batches import pieces
 from headrace.client.partitioner import by_key
 from headrace.records.compression import NAMES as COMPRESSIONS
 from headrace.wire.kafka.header import PRODUCE
-from tests.client.proxy import behind_proxy
+from tests.client.proxy import HOLD, PASS, behind_proxy
 
 pytestmark = pytest.mark.timeout(300)  # the first run fetches Kafka
 
@@ -117,9 +117,40 @@ def test_the_sync_face_writes_the_same(address: str, topic: str) -> None:
             assert sum(found.num_rows for found in reader) == 200
 
 
+async def test_closing_the_client_sends_what_was_put_before_or_tells_that_it_failed(
+    headrace_address: str, topic: str
+) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await client.admin.create_topic(topic, partitions=1, config={"max.message.bytes": "10000"})
+        await client.column_producer(batch_bytes=2_000).put(topic, table(1_000))
+    with pytest.raises(errors.DeliveryFailed, match="1 record"):
+        async with headrace.aio.connect(headrace_address) as client:
+            await client.column_producer().put(topic, pa.record_batch({"value": pa.array([bytes(20_000)])}))
+    async with headrace.aio.connect(headrace_address) as client:
+        assert len(await read(client, topic)) == 1_000
+
+
+async def test_closing_the_client_says_nothing_of_rows_that_were_given_up_on_purpose(tmp_path: Path) -> None:
+    async with behind_proxy(tmp_path) as (proxy, _), headrace.aio.connect(proxy.address) as client:
+        await client.admin.create_topic("t", partitions=1)
+        proxy.rule = lambda key, number: HOLD if key == PRODUCE else PASS
+        producer = client.column_producer()
+        await producer.put("t", table(10))
+        await producer.close()
+
+
+async def test_closing_the_client_leaves_a_members_rows_to_its_transaction(tmp_path: Path) -> None:
+    async with behind_proxy(tmp_path) as (proxy, _), headrace.aio.connect(proxy.address) as client:
+        await client.admin.create_topic("t", partitions=1)
+        member = await client.admin.open_member("q", await client.admin.draw_write(), "0.0", 60_000)
+        proxy.rule = lambda key, number: HOLD if key == PRODUCE else PASS
+        await client.column_producer(member).put("t", table(10))
+        await asyncio.wait_for(client.close(), 5)
+
+
 def test_rows_without_a_key_go_to_the_spare_partition_and_strange_partitions_are_refused() -> None:
     assert [(piece.partition, piece.rows) for piece in pieces(table(9, keys=False), 4, 3, 1 << 20, 0)] == [(3, 9)]
-    with pytest.raises(ValueError, match="a row goes to partition 7, and the topic has partitions 0 to 3"):
+    with pytest.raises(errors.UnknownPartition, match="a row goes to partition 7, and the topic has partitions 0 to 3"):
         list(pieces(pa.record_batch({"value": [b""], "partition": pa.array([7], pa.int32())}), 4, 0, 1 << 20, 0))
 
 

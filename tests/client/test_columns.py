@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,6 +22,7 @@ from headrace.records.header import read_header
 from headrace.records.record import Record
 from tests.client.test_isolation import transact
 
+WHEN_MS = int(time.time() * 1000) - 3_600_000  # of today: older ones may go by retention at any moment
 pytestmark = pytest.mark.timeout(300)  # the first run fetches Kafka
 
 
@@ -31,7 +33,7 @@ async def fill(client: Client, topic: str, count: int, compression: str = "none"
             key = None if chance.random() < 0.3 else b"" if chance.random() < 0.1 else b"k%d" % number
             value = None if chance.random() < 0.1 else chance.randbytes(chance.randrange(200))
             headers = [("same", b"1"), ("same", None)][: chance.randrange(3)]
-            await producer.put(topic, value, key, headers, number % partitions, 1_700_000_000_000 + number)
+            await producer.put(topic, value, key, headers, number % partitions, WHEN_MS + number)
 
 
 async def records(client: Client, topic: str, **options: Any) -> set[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ import pytest
 import headrace.aio
 from headrace import errors
 from headrace.client.addresses import Address, parse
+from tests.client.proxy import HOLD, behind_proxy
 from tests.support import serving
 
 
@@ -78,7 +79,9 @@ async def test_dead_and_silent_addresses_among_living_ones_cost_a_moment(headrac
         assert asyncio.get_running_loop().time() - begin < 5
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\0\0\0\x63", b"\x7f\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\0\0\0\x63", b"\0\0\0\4\0\0\0\1", b"\x7f\xff\xff\xff"]
+)
 async def test_a_server_that_is_something_else_is_recognised(answer: bytes) -> None:
     async with server(answer) as address:
         with pytest.raises(errors.ConnectionFailed, match=address):
@@ -87,8 +90,21 @@ async def test_a_server_that_is_something_else_is_recognised(answer: bytes) -> N
 
 async def test_a_server_that_never_answers_is_given_up(headrace_address: str) -> None:
     async with server(None) as address:
-        with pytest.raises(errors.RequestTimedOut, match="ApiVersions"):
+        with pytest.raises(errors.ConnectionFailed, match=f"{address}.*did not answer ApiVersions"):
             await headrace.aio.connect(address, timeout=0.3)
+
+
+async def test_who_waits_for_a_connection_hears_that_the_client_was_closed(tmp_path: Path) -> None:
+    async with server(None) as silent, behind_proxy(tmp_path) as (proxy, _):
+        client = await headrace.aio.connect([proxy.address, silent])
+        proxy.rule = lambda key, number: HOLD
+        proxy.drop_all()
+        await asyncio.sleep(0.05)
+        asking = asyncio.create_task(client.admin.topics())
+        await asyncio.sleep(0.5)  # until both are tried
+        await client.close()
+        (outcome,) = await asyncio.gather(asking, return_exceptions=True)
+        assert isinstance(outcome, errors.ClientClosed)
 
 
 async def test_a_broker_at_an_ipv6_address_is_reached(tmp_path: Path) -> None:

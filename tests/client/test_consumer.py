@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headrace.aio
 from headrace import errors
 from headrace.aio import Client
-from headrace.wire.kafka.header import FETCH
-from tests.client.proxy import behind_proxy
+from headrace.client.values import Node
+from headrace.wire.kafka.header import FETCH, METADATA
+from tests.client.proxy import PASS, REFUSE, behind_proxy
 
 
 async def fill(client: Client, topic: str, count: int, size: int = 100, partitions: int = 1) -> None:
@@ -35,6 +38,16 @@ async def test_a_slow_reader_holds_little_memory_and_loses_nothing(tmp_path: Pat
             assert consumer.buffered_bytes < 3 * 300_000
             got = [first] + [record async for record in consumer]
         assert len({(record.partition, record.offset) for record in got}) == 20_000
+
+
+@pytest.mark.parametrize("prefetch_bytes", [1, 10_000])
+async def test_who_reads_little_ahead_reads_all_the_same(
+    headrace_address: str, topic: str, prefetch_bytes: int
+) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 400, partitions=2)
+        async with client.consumer(topic, follow=False, prefetch_bytes=prefetch_bytes) as consumer:
+            assert len([record async for record in consumer]) == 400
 
 
 async def test_no_partition_starves_another(headrace_address: str, topic: str) -> None:
@@ -59,6 +72,23 @@ async def test_a_reader_of_one_busy_and_many_idle_partitions_hears_of_records_so
                 (record,) = await consumer.take(timeout=10)
                 assert record.partition == number * 5
                 assert time.monotonic() - begin < 3
+
+
+@pytest.mark.parametrize("prefetch_bytes", [70_000, 32 << 20])
+async def test_a_node_with_nothing_to_read_takes_no_other_its_room(
+    headrace_address: str, topic: str, monkeypatch: pytest.MonkeyPatch, prefetch_bytes: int
+) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10)
+        metadata = client._asking.metadata
+        await client.admin.add_partitions(topic, 2)
+        await metadata.refresh([topic])
+        (node,) = metadata.nodes.values()
+        second = Node(node.id + 1, node.host, node.port)
+        monkeypatch.setitem(metadata.nodes, second.id, second)
+        monkeypatch.setattr(metadata, "leader", lambda _, partition: node if partition else second)
+        async with client.consumer(topic, partitions=[1, 0], prefetch_bytes=prefetch_bytes) as consumer:
+            assert len(await consumer.take(timeout=5)) == 10
 
 
 async def test_reading_on_after_an_error_tries_again_and_seek_goes_elsewhere(headrace_address: str, topic: str) -> None:
@@ -191,6 +221,32 @@ async def test_a_take_that_is_cancelled_loses_no_record(headrace_address: str, t
     assert got == [b"%d" % number for number in range(50)]
 
 
+@pytest.mark.parametrize("options", [{}, {"group": "g", "session_timeout": 6.0}])
+async def test_who_takes_without_waiting_gets_what_is_there_and_hears_of_errors(
+    headrace_address: str, topic: str, options: dict[str, Any]
+) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10)
+        async with client.consumer(topic, **options) as consumer:
+            assert len(await given(lambda: consumer.take(timeout=0))) == 10
+            assert await consumer.take(timeout=0) == []
+            await consumer.seek(topic, 0, 50)
+            with pytest.raises(errors.OffsetOutOfRange):
+                await given(lambda: consumer.take(timeout=0))
+        with pytest.raises(errors.ClientClosed):
+            await consumer.take(timeout=0)
+        async with client.columns(topic) as reader:
+            assert (await given(lambda: reader.take(timeout=0))).num_rows == 10
+
+
+async def given(take: Callable[[], Awaitable[Any]]) -> Any:
+    deadline = time.monotonic() + 10
+    while not (found := await take()):
+        assert time.monotonic() < deadline, "nothing was given"
+        await asyncio.sleep(0.01)
+    return found
+
+
 async def test_at_least_one_record_is_taken(headrace_address: str, topic: str) -> None:
     async with headrace.aio.connect(headrace_address) as client:
         await client.admin.create_topic(topic)
@@ -226,3 +282,36 @@ async def test_a_position_that_is_none_is_refused_in_words(headrace_address: str
         with pytest.raises(ValueError, match="is not a position"):
             async with client.consumer(topic, start=at, follow=False) as consumer:
                 await consumer.take()
+
+
+async def test_a_start_that_is_cut_short_is_made_again(tmp_path: Path) -> None:
+    async with behind_proxy(tmp_path) as (proxy, _), headrace.aio.connect(proxy.address) as client:
+        await fill(client, "t", 10)
+        client._asking.metadata.forget("t")
+        proxy.rule = lambda key, _: REFUSE if key == METADATA else PASS
+        consumer = client.consumer("t")
+        assert await consumer.take(timeout=0.2) == []
+        proxy.rule = lambda key, _: PASS
+        assert len(await consumer.take(timeout=10)) == 10
+
+
+@pytest.mark.parametrize("options", [{}, {"group": "g", "session_timeout": 6.0}])
+async def test_two_who_begin_to_read_at_once_share_what_is_there(
+    headrace_address: str, topic: str, options: dict[str, Any]
+) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 2)
+        client._asking.metadata.forget(topic)
+        consumer = client.consumer(topic, **options)
+        found = await asyncio.gather(consumer.take(1, 10), consumer.take(1, 10))
+    assert sorted(record.offset for taken in found for record in taken) == [0, 1]
+
+
+async def test_an_assignment_that_fails_leaves_what_was_read(headrace_address: str, topic: str) -> None:
+    async with headrace.aio.connect(headrace_address) as client:
+        await fill(client, topic, 10)
+        async with client.consumer(topic) as consumer:
+            assert len(await consumer.take(4, 10)) == 4
+            with pytest.raises(ValueError, match="nonsense"):
+                await consumer.assign({(topic, 0): "nonsense"})
+            assert [record.offset for record in await consumer.take(timeout=10)] == [4, 5, 6, 7, 8, 9]

@@ -16,7 +16,7 @@ from headrace.client.memberships import given_partitions, wanted_topics
 from headrace.client.values import TopicPartition
 from tests.client.members import joined
 
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() * 1000) - 3_600_000  # of today: older ones may go by retention at any moment
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,6 +152,16 @@ async def test_what_is_not_a_record_is_refused_where_it_is_put(headrace_address:
         async with client.consumer(topic, follow=False) as consumer:
             (record,) = await consumer.take()
         assert record[2:8] == (delivery.offset, 7, "create", b"k", b"text", (("h", b"v"),))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"value": {"x": 1}}, {"key": 1.5}, {"headers": [(b"h", b"v")]}, {"timestamp_ms": -5}], ids=str
+)
+async def test_what_is_not_a_record_makes_no_topic(headrace_address: str, topic: str, wrong: dict[str, Any]) -> None:
+    async with headrace.aio.connect(headrace_address) as client, client.producer() as producer:
+        with pytest.raises((TypeError, errors.InvalidTimestamp)):
+            await producer.send(topic, **wrong)
+        assert topic not in {one.name for one in await client.admin.topics()}
 
 
 @pytest.mark.parametrize("when", [-5, 1 << 63, 1_700_000_000_000.5, "now"])

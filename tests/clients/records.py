@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import NamedTuple
 
+# Of today: what is older than the retention of the node that all clients share may go at any moment.
+WHEN_MS = int(time.time() * 1000) - 3_600_000
 COUNT = 1000
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from tests.clients.records import CODECS, COUNT, Sent, records
+from tests.clients.records import CODECS, COUNT, WHEN_MS, Sent, records
 
 LIMIT_S = 30.0
 
@@ -58,7 +58,7 @@ async def test_what_is_sent_comes_back(address: str, topic: str, compression: st
 
 @pytest.mark.parametrize("acks", [1, "all"])
 async def test_acknowledgements_name_the_offsets(address: str, topic: str, acks: int | str) -> None:
-    answers = await send(address, topic, records(2, 1_700_000_000_000), acks=acks)
+    answers = await send(address, topic, records(2, WHEN_MS), acks=acks)
     assert [answer.offset for answer in answers] == list(range(COUNT))
 
 
@@ -69,7 +69,7 @@ async def test_an_idempotent_producer_has_everything_once_and_in_order(address: 
 
 
 async def test_big_messages_come_back(address: str, topic: str) -> None:
-    sent = [Sent(b"k", bytes([number]) * 900_000, [], 1_700_000_000_000) for number in range(10)]
+    sent = [Sent(b"k", bytes([number]) * 900_000, [], WHEN_MS) for number in range(10)]
     await send(address, topic, sent, max_request_size=1_000_000)
     assert [as_sent(record) for record in await receive(address, topic, 10)] == sent
 
@@ -95,7 +95,7 @@ async def test_topics_are_made_deleted_and_made_again(address: str, topic: str) 
         for turn in range(2):
             made = await admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"headrace.storage": "disk"})])
             assert [error for _, error, *_ in made.topic_errors] == [0]
-            await send(address, topic, records(5, 1_700_000_000_000)[: 10 + turn])
+            await send(address, topic, records(5, WHEN_MS)[: 10 + turn])
             assert len(await receive(address, topic, 10 + turn)) == 10 + turn
             await admin.delete_topics([topic])
         assert topic not in await admin.list_topics()

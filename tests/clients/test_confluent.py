@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headrace.records import codec
-from tests.clients.records import CODECS, COUNT, Sent, records
+from tests.clients.records import CODECS, COUNT, WHEN_MS, Sent, records
 from tests.support import Wire
 
 LIMIT_S = 30.0
@@ -107,13 +107,13 @@ def test_an_idempotent_producer_has_everything_once_and_in_order(address: str, t
 
 
 def test_a_record_of_nothing_comes_back_as_nothing(address: str, topic: str) -> None:
-    sent = [Sent(None, None, [], 1_700_000_000_000), Sent(b"", b"", [("", b"")], 1_700_000_000_000)]
+    sent = [Sent(None, None, [], WHEN_MS), Sent(b"", b"", [("", b"")], WHEN_MS)]
     send(address, topic, sent)
     assert [as_sent(message) for message in receive(address, topic, 2)] == sent
 
 
 def test_big_messages_come_back(address: str, topic: str) -> None:
-    sent = [Sent(None, bytes([number]) * BIG_BYTES, [], 1_700_000_000_000 + number) for number in range(20)]
+    sent = [Sent(None, bytes([number]) * BIG_BYTES, [], WHEN_MS + number) for number in range(20)]
     send(address, topic, sent)
     assert [as_sent(message) for message in receive(address, topic, 20)] == sent
     tight = {"fetch.message.max.bytes": 1000, "fetch.max.bytes": 1_000_000}
@@ -149,7 +149,7 @@ def test_offsets_are_found_by_time(address: str, topic: str) -> None:
 
 
 def test_a_reader_at_the_end_waits_and_gets_what_comes(address: str, topic: str) -> None:
-    send(address, topic, records(4, 1_700_000_000_000)[:10])
+    send(address, topic, records(4, WHEN_MS)[:10])
     reader = consumer(address, **{"fetch.wait.max.ms": 5000})
     reader.assign([TopicPartition(topic, 0, 10)])
     assert reader.poll(0.5) is None
@@ -162,7 +162,7 @@ def test_a_reader_at_the_end_waits_and_gets_what_comes(address: str, topic: str)
 
 
 def test_an_offset_that_is_not_there_is_told(address: str, topic: str) -> None:
-    send(address, topic, records(5, 1_700_000_000_000)[:10])
+    send(address, topic, records(5, WHEN_MS)[:10])
     assert len(receive(address, topic, 10, offset=500, **{"auto.offset.reset": "earliest"})) == 10
     reader = consumer(address, **{"auto.offset.reset": "error"})
     reader.assign([TopicPartition(topic, 0, 500)])
@@ -197,7 +197,7 @@ def test_memory_topics_are_written_and_read_like_others(address: str, topic: str
 
 
 def test_a_topic_is_deleted_and_made_again_and_has_nothing_of_the_old(address: str, topic: str) -> None:
-    sent = records(7, 1_700_000_000_000)
+    sent = records(7, WHEN_MS)
     admin = AdminClient({"bootstrap.servers": address})
     for turn in range(3):
         create(address, topic)

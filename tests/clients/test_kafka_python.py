@@ -9,7 +9,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
-from tests.clients.records import CODECS, COUNT, Sent, records
+from tests.clients.records import CODECS, COUNT, WHEN_MS, Sent, records
 
 LIMIT_S = 30.0
 
@@ -62,7 +62,7 @@ def test_what_is_sent_comes_back(address: str, topic: str, compression: str) -> 
 
 @pytest.mark.parametrize("acks", [1, "all"])
 def test_acknowledgements_name_the_offsets(address: str, topic: str, acks: int | str) -> None:
-    answers = send(address, topic, records(2, 1_700_000_000_000), acks=acks)
+    answers = send(address, topic, records(2, WHEN_MS), acks=acks)
     assert [answer.offset for answer in answers] == list(range(COUNT))
 
 
@@ -73,7 +73,7 @@ def test_an_idempotent_producer_has_everything_once_and_in_order(address: str, t
 
 
 def test_big_messages_come_back(address: str, topic: str) -> None:
-    sent = [Sent(b"k", bytes([number]) * 900_000, [], 1_700_000_000_000) for number in range(10)]
+    sent = [Sent(b"k", bytes([number]) * 900_000, [], WHEN_MS) for number in range(10)]
     send(address, topic, sent)
     assert [as_sent(record) for record in receive(address, topic, 10)] == sent
 
@@ -98,7 +98,7 @@ def test_topics_are_made_deleted_and_made_again(address: str, topic: str) -> Non
     for turn in range(2):
         admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"message.timestamp.type": "LogAppendTime"})])
         before_ms = time.time_ns() // 1_000_000
-        send(address, topic, records(5, 1_700_000_000_000)[: 10 + turn])
+        send(address, topic, records(5, WHEN_MS)[: 10 + turn])
         got = receive(address, topic, 10 + turn)
         assert len(got) == 10 + turn
         assert all(record.timestamp >= before_ms and record.timestamp_type == 1 for record in got)

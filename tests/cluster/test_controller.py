@@ -161,6 +161,18 @@ def test_every_start_of_a_node_gives_what_it_leads_a_new_epoch() -> None:
     assert two.nodes[1].incarnation == 2
 
 
+def test_a_partition_alone_gets_a_new_epoch_and_one_of_a_deleted_topic_none() -> None:
+    one = image()
+    create(one, partitions=3)
+    for _ in range(2):
+        for record in controller.begin_epoch(one, ID, 1):
+            one.apply(record)
+    assert [p.leader_epoch for p in one.names["t"].partitions] == [0, 2, 0]
+    assert [p.leader_epoch for p in Image.load(one.save()).names["t"].partitions] == [0, 2, 0]
+    one.apply(records.TopicDeleted(ID))
+    assert controller.begin_epoch(one, ID, 1) == []
+
+
 def test_producer_ids_are_never_given_twice() -> None:
     one = image()
     for node in (0, 1, 0):
@@ -187,6 +199,7 @@ def test_records_survive_their_encoding_and_an_unknown_kind_is_refused() -> None
         records.TopicConfigured(ID, {"a": None}),
         records.NodesConfigured(-1, {"a": "b", "c": None}),
         records.PartitionsAdded(ID, [[0]]),
+        records.LeaderEpochBegun(ID, 1, 7),
         records.ProducerIdsReserved(0, 1000),
         records.TopicDeleted(ID),
     ]

@@ -192,6 +192,20 @@ async def test_a_long_name_is_not_repeated_for_every_partition_that_is_refused(a
     assert all(0 < len(one.message or "") <= MAX_MESSAGE_CHARS for one in results)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_by_id_a_partition_that_is_missing_has_another_code_than_its_topic(asker: Asker, is_there: bool) -> None:
+    topic_id = (await create(asker, "t")).id if is_there else uuid.UUID(int=9)
+    meant = Code.UNKNOWN_TOPIC_OR_PARTITION if is_there else Code.UNKNOWN_TOPIC_ID
+    pieces = produce_client.encode_request(13, 13, None, None, 1, 1000, [(None, topic_id, [(9, None)])])
+    raw = await asker.answer(b"".join(pieces))
+    at = header.read_response_header(raw, 0, len(raw), header.PRODUCE, 13)[1]
+    assert produce_client.decode_response(raw, at, len(raw), 13).topics[0].partitions[0].error == meant
+    asked = FetchTopic(None, topic_id, [FetchPartition(9, -1, 0, -1, -1, 100)])
+    raw = await asker.answer(fetch_client.encode_request(13, 5, None, FetchRequest(topics=[asked])))
+    at = header.read_response_header(raw, 0, len(raw), header.FETCH, 13)[1]
+    assert fetch_client.decode_response(raw, at, len(raw), 13).topics[0].partitions[0].error == meant
+
+
 # CreateTopics
 
 

@@ -7,15 +7,27 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from headrace.broker.broker import NewTopic
+from headrace.doors.kafka.api.fetch import BY_ID_FROM
+from headrace.log.files import OsFiles
+from headrace.ports import Buffer
 from headrace.records.codec import decode, encode
 from headrace.records.record import Record
 from headrace.wire.kafka import fetch, fetch_client, header
 from headrace.wire.kafka.errors import Code
-from headrace.wire.kafka.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchTopic
+from headrace.wire.kafka.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 from tests.doors.asking import Asker, asking
 
 VERSIONS = [fetch.OLDEST, 7, 11, 12]
@@ -94,3 +106,105 @@ async def test_a_poll_without_news_ends_with_its_time(asker: Asker) -> None:
     (one,) = await ask(asker, 11, [want(0)], max_wait_ms=300, min_bytes=1)
     assert values(one) == []
     assert 0.25 < time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("min_bytes", "of_all", "of_one"),
+    [(2000, 1500, 1 << 20), (1500, 2000, 1 << 20), (2000, 1 << 20, 1500), (1500, 1 << 20, 2000), (1 << 30, 0, 0)],
+)
+async def test_a_poll_does_not_wait_for_more_than_its_answer_may_hold(
+    asker: Asker, version: int, min_bytes: int, of_all: int, of_one: int
+) -> None:
+    for _ in range(5):
+        await asker.produce("t", 0, [record(b"x" * 1000)])
+    begin = time.monotonic()
+    (one,) = await ask(
+        asker, version, [want(max_bytes=of_one)], max_wait_ms=5000, min_bytes=min_bytes, max_bytes=of_all
+    )
+    assert values(one) == [b"x" * 1000]
+    assert time.monotonic() - begin < 4
+
+
+async def test_a_poll_for_more_than_any_answer_may_hold_is_answered_with_the_most_there_can_be(asker: Asker) -> None:
+    asker.node.kafka.limits = msgspec.structs.replace(asker.node.kafka.limits, fetch_max_bytes=2500)
+    for _ in range(5):
+        await asker.produce("t", 0, [record(b"x" * 1000)])
+    begin = time.monotonic()
+    (one,) = await ask(asker, 11, [want()], max_wait_ms=5000, min_bytes=1 << 30)
+    assert values(one) == [b"x" * 1000] * 2
+    assert time.monotonic() - begin < 4
+
+
+async def test_an_answer_that_is_full_to_the_byte_waits_for_no_more(asker: Asker) -> None:
+    await asker.produce("t", 0, [record(b"x" * 1000)])
+    (one,) = await ask(asker, 11, [want()])
+    begin = time.monotonic()
+    (again,) = await ask(asker, 11, [want()], max_wait_ms=5000, min_bytes=1 << 30, max_bytes=one.size)
+    assert values(again) == values(one) == [b"x" * 1000]
+    assert time.monotonic() - begin < 4
+
+
+async def test_a_poll_for_nothing_at_all_still_waits_for_the_first_batch(asker: Asker) -> None:
+    begin = time.monotonic()
+    (one,) = await ask(asker, 11, [want(max_bytes=0)], max_wait_ms=300, min_bytes=1, max_bytes=0)
+    assert values(one) == []
+    assert 0.25 < time.monotonic() - begin < 5
+
+
+async def in_session(asker: Asker, version: int, topics: list[FetchTopic], **options: Any) -> FetchResponse:
+    request = FetchRequest(topics=topics, max_wait_ms=5000, min_bytes=1, **options)
+    raw = await asker.answer(fetch_client.encode_request(version, 5, "x", request))
+    _, at = header.read_response_header(raw, 0, len(raw), header.FETCH, version)
+    return fetch_client.decode_response(raw, at, len(raw), version)
+
+
+def named(asker: Asker, version: int) -> tuple[str | None, UUID | None]:
+    topic = asker.node.broker.topic("t")
+    assert topic is not None
+    return (None, topic.id) if version >= BY_ID_FROM else ("t", None)
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, fetch.NEWEST])
+async def test_a_fetch_that_names_nothing_ends_its_session_at_once(asker: Asker, version: int) -> None:
+    """As a Java consumer does when it is closed."""
+    await asker.produce("t", 0, [record(b"x")])
+    begin = time.monotonic()
+    first = await in_session(asker, version, [FetchTopic(*named(asker, version), [want()])], session_epoch=0)
+    assert first.session_id
+    last = await in_session(asker, version, [], session_id=first.session_id, session_epoch=-1)
+    assert (last.error, last.session_id, last.topics) == (0, 0, [])
+    assert time.monotonic() - begin < 4
+    assert len(asker.node.kafka.sessions) == 0
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, fetch.NEWEST])
+async def test_a_session_of_which_all_is_forgotten_is_over_at_once(asker: Asker, version: int) -> None:
+    await asker.produce("t", 0, [record(b"x")])
+    who = named(asker, version)
+    begin = time.monotonic()
+    first = await in_session(asker, version, [FetchTopic(*who, [want()])], session_epoch=0)
+    last = await in_session(
+        asker, version, [], session_id=first.session_id, session_epoch=1, forgotten=[ForgottenTopic(*who, [0])]
+    )
+    assert (last.error, last.session_id, last.topics) == (0, 0, [])
+    assert time.monotonic() - begin < 4
+    assert len(asker.node.kafka.sessions) == 0
+
+
+class NothingInMemory(OsFiles):
+    """Every read of a file would have to wait for the disk."""
+
+    def pread_nowait(self, handle: int, size: int, position: int) -> Buffer | None:
+        return None
+
+
+async def test_a_poll_does_not_wait_for_more_than_its_answer_may_hold_of_what_lies_on_the_disk(tmp_path: Path) -> None:
+    async with asking(tmp_path, NothingInMemory()) as asker:
+        await asker.node.broker.create_topics([NewTopic("t")])
+        for _ in range(5):
+            await asker.produce("t", 0, [record(b"x" * 1000)])
+        begin = time.monotonic()
+        (one,) = await ask(asker, 11, [want(max_bytes=1500)], max_wait_ms=5000, min_bytes=2000)
+        assert values(one) == [b"x" * 1000]
+        assert time.monotonic() - begin < 4

@@ -7,9 +7,10 @@ from typing import cast
 
 from headrace.broker.partition import Partition
 from headrace.cluster.image import PartitionImage
+from headrace.doors.kafka.names import MAX_ENCODED
 from headrace.doors.kafka.sessions import EVICTABLE_S, Asked, Session, Sessions
 from headrace.wire.kafka.errors import Code
-from headrace.wire.kafka.fetch import FetchPartition, FetchRequest
+from headrace.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
 
 
 def partition(index: int) -> Partition:
@@ -104,3 +105,15 @@ def test_a_new_offset_takes_the_place_of_the_old_one() -> None:
     session.update([again])
     assert list(session.ready) == [again]
     assert session.asked == {("t", 0): again}
+
+
+def test_a_name_that_no_topic_can_have_is_kept_by_no_session() -> None:
+    held = sessions()
+    wants = [FetchPartition(0, -1, 0, -1, -1, 1 << 20)]
+    longest, too_long = ([FetchTopic("n" * size, None, wants)] for size in (MAX_ENCODED, MAX_ENCODED + 1))
+    assert held.find(FetchRequest(session_id=0, session_epoch=0, topics=too_long), False, 0.0) is None
+    session = held.find(FetchRequest(session_id=0, session_epoch=0, topics=longest), False, 0.0)
+    assert isinstance(session, Session)
+    refused = held.find(FetchRequest(session_id=session.id, session_epoch=1, topics=too_long), False, 0.0)
+    assert refused is Code.FETCH_SESSION_ID_NOT_FOUND
+    assert len(held) == 0

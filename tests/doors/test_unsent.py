@@ -1,8 +1,19 @@
-"""The budget for answers that clients have not taken yet."""
+"""Answers that clients have not taken yet: the budget for them, and what becomes of them when we close."""
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
+
+import msgspec
+
 from headrace.doors.tcp.unsent import LITTLE_BYTES, PATIENCE_S, Unsent
+from headrace.records.codec import encode
+from headrace.records.record import Record
+from headrace.wire.kafka import fetch_client, produce_client
+from headrace.wire.kafka.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.doors.asking import Asker, another, create
 
 MIB = 1 << 20
 
@@ -63,3 +74,28 @@ def test_within_the_budget_nobody_is_hopeless_however_slow() -> None:
     unsent = Unsent(4 * MIB)
     unsent.slow(Client(4 * MIB), 0.0)
     assert unsent.hopeless(1000.0) == []
+
+
+async def test_who_is_closed_with_an_answer_due_and_takes_none_of_those_before_it_leaves_nothing(asker: Asker) -> None:
+    door = asker.node.kafka
+    door.limits = msgspec.structs.replace(door.limits, stall_ms=300)
+    topic = await create(asker, "t")
+    await asker.produce("t", 0, [Record(None, random.Random(1).randbytes(300_000), (), 1)])
+    wants = [FetchTopic(None, topic.id, [FetchPartition(0, -1, 0, -1, -1, 100)])]
+    large = fetch_client.encode_request(13, 5, None, FetchRequest(topics=wants))
+    topics = [("t", None, [(0, encode([Record(None, b"v", (), 1)]))])]
+    waits = b"".join(produce_client.encode_request(7, 13, None, None, -1, 5000, topics))
+    known = set(door.connections())
+    async with another(asker) as deaf:
+        assert await deaf.answer(large)
+        (connection,) = set(door.connections()) - known
+        while not connection.unsent_bytes():
+            deaf.writer.write(large)
+            await asyncio.sleep(0.01)
+        deaf.writer.write(waits + b"\xff\xff\xff\xff")
+        deadline = time.monotonic() + 10
+        while connection in door.connections():
+            assert time.monotonic() < deadline, "it keeps its place and its memory"
+            door.look_for_timeouts()
+            await asyncio.sleep(0.1)
+        assert connection.cause == "malformed"

@@ -158,6 +158,14 @@ def test_a_long_poll_is_not_mistaken_for_a_stalled_request(tmp_path: Path) -> No
             wire.receive()
             wire.ping()
         with Wire(node.address) as wire:
+            wire.send(fetch_client.encode_request(FETCH_VERSION, 7, "x", poll), PING[:2])
+            time.sleep(0.3)
+            wire.send(PING[2:-3])  # which is not read before the poll is over
+            assert wire.receive_fetched()[0] == 7
+            wire.send(PING[-3:])
+            wire.receive()
+            wire.ping()
+        with Wire(node.address) as wire:
             wire.send(PING[:-3])
             assert wire.is_closed(5.0), "a request that does not go on is kept for ever"
         with Wire(node.address) as wire:

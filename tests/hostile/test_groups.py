@@ -41,11 +41,12 @@ def test_members_that_say_ten_mebibytes_each_are_refused_and_leave_nothing(node:
 def test_many_members_that_say_as_much_as_one_may_share_a_bound_and_give_it_back(node: ServedBroker) -> None:
     metadata = bytes(3 * MIB)
     with no_leak(node.pid, node.address), Peak(node.pid) as peak, Wire(node.address) as wire:
-        codes = [join(wire, f"many-{number}", metadata) for number in range(130)]
+        # Long enough that nobody leaves before the last has come, on a busy machine too.
+        codes = [join(wire, f"many-{number}", metadata, session_ms=20_000) for number in range(130)]
         assert set(codes) == {Code.NONE, Code.GROUP_MAX_SIZE_REACHED}
         assert codes.count(Code.NONE) <= MAX_MEMBERS_BYTES // len(metadata)
         assert join(wire, "small", b"small") == Code.NONE
-        wait_until(lambda: join(wire, "later", metadata) == Code.NONE, 30)
+        wait_until(lambda: join(wire, "later", metadata) == Code.NONE, 60)
     assert peak.grown_bytes < MAX_MEMBERS_BYTES + 2 * BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
 
 

@@ -14,7 +14,8 @@ import time
 import pytest
 
 from headrace.testing.served import ServedBroker
-from headrace.wire.kafka import fetch_client, header
+from headrace.wire.kafka import fetch_client, header, metadata
+from headrace.wire.kafka.fetch import FetchRequest
 from headrace.wire.kafka.primitives import array, string
 from tests.hostile.conftest import REQUEST_MEMORY_BYTES, UNSENT_BYTES
 from tests.support import (
@@ -190,6 +191,36 @@ def test_large_fetches_behind_an_acknowledgement_that_waits_are_bounded_too(node
             wire.send(one * 20)
         time.sleep(2)
     assert peak.grown_bytes < UNSENT_BYTES + BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
+
+
+def test_a_thousand_short_questions_in_one_write_do_not_pile_up_their_long_answers(node: ServedBroker) -> None:
+    """All of the cluster, and the errors of a session's partitions, are told in a few bytes of question."""
+    with Wire(node.address) as wire:
+        wire.create_topic("wide", partitions=10_000)
+        nowhere = fetch_request("nowhere", dict.fromkeys(range(10_000), 0), max_wait_ms=0, session_epoch=0)
+        wire.send(fetch_client.encode_request(FETCH_VERSION, 1, "x", nowhere))
+        _, frame, at = wire.receive_answer(header.FETCH, FETCH_VERSION)
+        session_id = fetch_client.decode_response(frame, at, len(frame), FETCH_VERSION).session_id
+    assert session_id
+    goes_on = [
+        FetchRequest(max_wait_ms=0, session_id=session_id, session_epoch=epoch, topics=[]) for epoch in range(1, 1001)
+    ]
+    for questions in (
+        metadata.encode_request(12, 1, "x", metadata.MetadataRequest(None)) * 1000,
+        b"".join(fetch_client.encode_request(FETCH_VERSION, 1, "x", one) for one in goes_on),
+    ):
+        with (
+            no_leak(node.pid, node.address),
+            Bystander(node.address) as other,
+            Peak(node.pid) as peak,
+            Wire(node.address, receive_bytes=4096) as wire,
+        ):
+            wire.send(questions)
+            time.sleep(1)
+            other.assert_undisturbed()
+        assert peak.grown_bytes < BESIDES_BYTES, f"{peak.grown_bytes >> 20} MiB"
+    with Wire(node.address) as wire:
+        wire.delete_topic("wide")
 
 
 def test_fetch_sessions_that_nobody_closes_are_bounded(node: ServedBroker) -> None:

@@ -39,6 +39,15 @@ def put_each(log: Log, pairs: Sequence[Pair], **options: Any) -> None:
         put(log, pair, **options)
 
 
+def filled(rounds: int = 6, config: LogConfig = CONFIG, **options: Any) -> tuple[World, Log]:
+    """Five keys, each written once a round."""
+    world = World(config=config)
+    log = world.log()
+    for turn in range(rounds):
+        put_each(log, [(b"k%d" % key, b"%d" % turn + b"." * 60) for key in range(5)], **options)
+    return world, log
+
+
 def transactional(log: Log, producer: Producer, *pairs: Pair, now_ms: int = START_MS) -> Staged:
     return put(log, *pairs, now_ms=now_ms, producer=producer, is_transactional=True)
 

@@ -6,22 +6,25 @@ import time
 
 import pytest
 
-from headrace.errors import DamagedRange
+from headrace.errors import DamagedRange, StorageFailed
 from headrace.log import compaction
-from headrace.log.config import LogConfig, StoreLimits
+from headrace.log.config import StoreLimits
 from headrace.log.dirt import find_dirt
+from headrace.log.format import SNAPSHOT
+from headrace.log.patient import PATIENCE_S
 from headrace.log.producers import MAX_PRODUCERS, Producers
 from headrace.log.reader import FileRead
 from headrace.log.sieve import Caught, make_rules
 from headrace.log.transactions import MAX_ABORTED
 from headrace.records.batch import read_header
-from headrace.records.codec import Producer, Record, encode
+from headrace.records.codec import Producer, Record, decode, encode
 from headrace.records.kernel import OffsetMap
 from tests.log.keyed import (
     CONFIG,
     compact,
     compact_all,
     end_transaction,
+    filled,
     keys,
     put,
     put_each,
@@ -37,15 +40,6 @@ def changed(**settings):
     import msgspec
 
     return msgspec.structs.replace(CONFIG, **settings)
-
-
-def filled(rounds: int = 6, config: LogConfig = CONFIG, **options):
-    """Five keys, each written once a round."""
-    world = World(config=config)
-    log = world.log()
-    for turn in range(rounds):
-        put_each(log, [(b"k%d" % key, b"%d" % turn + b"." * 60) for key in range(5)], **options)
-    return world, log
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -291,11 +285,46 @@ def test_a_damaged_segment_is_not_rewritten_and_no_tombstone_goes_while_there_is
     offset = hole.next_offset
     while offset < log.written_offset:
         found = read_now(log, offset)
-        from headrace.records.codec import decode
-
         after += decode(joined(found))
         offset = found.next_offset
     assert any(record.key == b"k1" and record.value is None for record in after)
+
+
+def test_a_compacted_segment_that_does_not_read_keeps_no_log_closed_when_the_snapshot_is_lost():
+    world, log = filled(rounds=20)
+    compact_all(log, world)
+    made = log.segments[0]
+    assert made.revision and len(log.segments) > 1
+    left = [record for record in records(log) if record.offset >= made.next_offset]
+    world.stop()
+    world.disk.flip_bit(f"{world.folder()}/{SNAPSHOT}", 40)
+    world.disk.spoil(made.path(), 0)
+    world.start()
+    with pytest.raises(StorageFailed):
+        world.log()
+    world.clock.ms += int(PATIENCE_S * 1000)
+    log = world.log()
+    with pytest.raises(DamagedRange) as caught:
+        read_now(log, log.start_offset)
+    assert decode(joined(read_now(log, caught.value.next_offset))) == left
+
+
+def test_compaction_goes_on_beside_a_segment_that_stays_unreadable():
+    world, log = filled(rounds=20)
+    roll(log, world)
+    put(log, (b"end", b"end"))
+    world.sync(log)
+    bad = log.segments[1]
+    world.disk.spoil(bad.path(), 0)
+    compact(log, world)
+    assert not log.holes, "the disk may be away for a moment"
+    assert "log.not-compacted" in world.kinds()
+    for _ in range(2):
+        world.clock.ms += int(PATIENCE_S * 1000)
+        compact(log, world)
+    assert [(hole.offset, hole.next_offset) for hole in log.holes] == [(bad.base, bad.next_offset)]
+    assert bad in log.segments
+    assert log.segments[0].has_gaps and log.segments[2].has_gaps
 
 
 def test_a_full_disk_stops_compaction_and_harms_nothing():
@@ -329,6 +358,22 @@ def test_retention_and_compaction_work_together():
     assert state(world.log()) == {b"k": b"v"}
 
 
+def test_retention_removes_the_files_of_compacted_segments():
+    world, log = filled(rounds=20, config=changed(retention_ms=10_000))
+    compact_all(log, world)
+    assert any(segment.revision for segment in log.segments)
+    world.clock.ms += 10_001
+    log.maintain(world.clock.ms)
+    world.background.drain()
+    kept = {segment.name() for segment in log.segments}
+    assert {name for name in world.disk.list(log.folder) if name.endswith(".log")} == kept
+    assert not [name for name in world.disk.list(log.folder) if name.endswith((".deleted", ".1.index"))]
+    start = log.start_offset
+    world.power_loss("none")
+    assert world.log().start_offset == start
+    assert "log.damage" not in world.kinds()
+
+
 def test_a_clean_segment_is_not_written_again():
     world, log = filled(rounds=6, config=changed(segment_bytes=1500))
     for number in range(40):
@@ -341,62 +386,6 @@ def test_a_clean_segment_is_not_written_again():
     assert clean
     assert [segment for segment in log.segments if segment in clean] == clean
     assert world.disk.changes - written < 60
-
-
-def begun(steps: int):
-    """A compaction that has come so far: that many pieces of work, and their results."""
-    world, log = filled(rounds=20)
-    roll(log, world)
-    put(log, (b"end", b"end"))
-    world.sync(log)
-    log.services.compactor.look(log, world.clock.ms)
-    for _ in range(steps):
-        if world.background.waiting:
-            world.background.step()
-    return world, log
-
-
-@pytest.mark.parametrize("steps", range(8))
-def test_a_log_that_is_deleted_while_it_is_compacted_is_gone(steps):
-    world, log = begun(steps)
-    world.store.delete_folder(world.folder())
-    world.background.drain()
-    assert not world.files.exists(world.folder())
-    assert log.services.compactor.running is None
-    assert "log.not-compacted" not in world.kinds()
-
-
-@pytest.mark.parametrize("steps", range(8))
-def test_an_end_that_is_cut_off_while_a_log_is_compacted_is_cut_off(steps):
-    world, log = begun(steps)
-    told = []
-    log.truncate(50, told.append)
-    world.background.drain()
-    assert told == [None]
-    assert log.written_offset <= 50
-    assert log.cleaned_offset <= log.written_offset
-    before = state(log)
-    assert all(value.startswith(b"9") for value in before.values())
-    put(log, (b"k1", b"after"))
-    compact_all(log, world)
-    world.restart()
-    log = world.log()
-    assert state(log) == before | {b"k1": b"after", b"end": b"end"}
-    assert "log.damage" not in world.kinds()
-
-
-@pytest.mark.parametrize("steps", range(8))
-def test_records_that_are_deleted_while_a_log_is_compacted_stay_deleted(steps):
-    world, log = begun(steps)
-    log.delete_records(90)
-    world.background.drain()
-    assert log.start_offset == 90
-    compact(log, world)
-    assert state(log) == {b"k%d" % key: b"19" + b"." * 60 for key in range(5)} | {b"end": b"end"}
-    world.restart()
-    log = world.log()
-    assert log.start_offset == 90
-    assert state(log) == {b"k%d" % key: b"19" + b"." * 60 for key in range(5)} | {b"end": b"end"}
 
 
 def test_the_rules_are_made_off_the_loop(monkeypatch):

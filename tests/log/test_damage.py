@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import DamagedRange, HeadraceError, StorageFailed
-from headrace.log.config import LogConfig
 from headrace.log.format import SEGMENT_HEADER_BYTES, SNAPSHOT
-from headrace.log.log import Log
-from headrace.records.codec import decode
+from headrace.log.reader import FileRead
+from headrace.testing.disk import SimulatedDisk
+from tests.log.damaged import PLAIN, SIZE, SMALL, path, position, surviving, synced_world
 from tests.log.kit import World, append, batch, fill, joined, read_all, read_now
-
-PLAIN = LogConfig(segment_bytes=1 << 20, index_interval_bytes=400, tail_bytes=0)
-SMALL = LogConfig(segment_bytes=1024, index_interval_bytes=300, tail_bytes=0)
-SIZE = 177  # of one batch that `fill` makes
-
-
-def path(world: World, base: int = 0, ending: str = ".log") -> str:
-    return f"{world.folder()}/{base:020d}{ending}"
-
-
-def position(number: int) -> int:
-    return SEGMENT_HEADER_BYTES + number * SIZE
-
-
-def surviving(log: Log) -> list[int]:
-    """The offsets that can be read, the way a consumer does who skips what is damaged."""
-    found, offset = [], log.start_offset
-    while offset < log.written_offset:
-        try:
-            result = read_now(log, offset, 400)
-        except DamagedRange as damage:
-            offset = damage.next_offset
-            continue
-        found += [record.offset for record in decode(joined(result))]
-        offset = result.next_offset
-    return found
-
-
-def synced_world(count: int = 20, config: LogConfig = PLAIN) -> tuple[World, list[bytes]]:
-    world = World()
-    log = world.log(config=config)
-    written = fill(log, count)
-    assert world.sync(log) is None
-    return world, written
 
 
 @pytest.mark.parametrize("at", [3, 9, 13, 16, 18, 30, 100, SIZE - 1])
@@ -204,6 +171,15 @@ def test_a_torn_tail_beyond_the_mark_is_cut_and_reported():
     assert surviving(log) == list(range(22))
 
 
+def test_a_damaged_segment_header_is_told_and_costs_no_record():
+    world, written = synced_world(5)
+    world.crash()
+    world.disk.flip_bit(path(world), 30, 3)
+    log = world.log(config=PLAIN)
+    assert world.kinds() == ["log.header-damaged"]
+    assert read_all(log) == b"".join(written)
+
+
 def test_a_damaged_snapshot_costs_a_walk_and_nothing_else():
     world, written = synced_world(40, SMALL)
     world.restart()
@@ -215,7 +191,7 @@ def test_a_damaged_snapshot_costs_a_walk_and_nothing_else():
     world.crash()
     world.disk.flip_bit(f"{world.folder()}/{SNAPSHOT}", 40)
     log = world.log(config=SMALL)
-    assert "log.damage" not in world.kinds()
+    assert world.kinds() == ["log.snapshot-lost"]
     assert log.written_offset == 40
     assert log.start_offset == 8, "the segment's start: where within it the log began is what the snapshot knew"
     assert read_all(log) == b"".join(written[8:])
@@ -269,17 +245,6 @@ def test_an_index_that_lies_is_not_believed():
     assert not world.events
 
 
-def test_a_disk_that_does_not_read_fails_the_read_and_not_the_log():
-    world, written = synced_world(40, SMALL)
-    world.restart()
-    log = world.log(config=SMALL)
-    world.disk.fail_reads(3, path(world, 4))
-    with pytest.raises(StorageFailed):
-        read_now(log, 5)
-    world.disk.mend()
-    assert read_all(log) == b"".join(written)
-
-
 def test_a_failed_sync_fails_the_log_until_it_is_opened_anew():
     world = World()
     log = world.log(config=PLAIN)
@@ -306,6 +271,73 @@ def test_a_failed_sync_fails_the_log_until_it_is_opened_anew():
     world.power_loss("none")
     log = world.log(config=PLAIN)
     assert read_all(log).endswith(b"".join(written)), "opening wrote it again, so the disk has it now"
+
+
+def test_bytes_that_a_failed_sync_lost_are_cut_off_and_what_was_synced_stays():
+    world = World(SimulatedDisk(forgets=1.0))
+    log = world.log(config=PLAIN)
+    written = fill(log, 3)
+    assert world.sync(log) is None
+    fill(log, 30)
+    world.disk.fail_syncs(1, world.folder())
+    assert isinstance(world.sync(log), StorageFailed)
+    log = world.log(config=PLAIN)
+    assert world.kinds() == ["log.failed", "log.torn"]
+    assert read_all(log) == b"".join(written)
+    written += fill(log, 1)
+    assert world.sync(log) is None
+    world.power_loss("none")
+    assert read_all(world.log(config=PLAIN)) == b"".join(written)
+
+
+def test_a_read_of_the_log_that_failed_notes_no_hole_in_the_one_that_came_back():
+    world = World(SimulatedDisk(forgets=1.0))
+    log = world.log(config=PLAIN)
+    fill(log, 3)
+    assert world.sync(log) is None
+    fill(log, 60, 500)
+    log.segments[-1].index = None  # so that a read has to wait for the disk
+    slow = log.read(20, 1000)
+    assert isinstance(slow, FileRead)
+    world.disk.fail_syncs(1, world.folder())
+    assert isinstance(world.sync(log), StorageFailed)
+    log = world.log(config=PLAIN)
+    assert log.written_offset < 20, "the lost end is cut off"
+    with pytest.raises(StorageFailed):
+        slow.run()
+    fill(log, 40)
+    assert world.sync(log) is None
+    world.crash()
+    assert surviving(world.log(config=PLAIN)) == list(range(log.written_offset))
+    assert "log.damage" not in world.kinds()
+
+
+class SlowDisk(SimulatedDisk):
+    """While a hole is written down, the world goes on."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def rename(self, old: str, new: str) -> None:
+        if new.endswith(".damage"):
+            self.meanwhile()
+        super().rename(old, new)
+
+
+def test_a_log_that_failed_is_not_opened_anew_while_a_read_notes_a_hole_in_it():
+    world = World(disk := SlowDisk())
+    log = world.log(config=PLAIN)
+    fill(log, 20)
+    disk.flip_bit(path(world), position(5) + 100)
+
+    def fail() -> None:
+        log.fail(StorageFailed("a test"))
+        with pytest.raises(StorageFailed, match="is open, or still closing"):
+            world.log(config=PLAIN)
+
+    disk.meanwhile = fail
+    with pytest.raises(DamagedRange):
+        read_now(log, 5)
+    assert surviving(world.log(config=PLAIN)) == [n for n in range(20) if n != 5]
 
 
 def test_a_failed_sync_of_one_log_leaves_the_others_alone():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from headrace.errors import DiskFull, HeadraceError
-from headrace.log.config import LogConfig
+from headrace.log.config import LogConfig, ignore_error
+from headrace.ports import Buffer
 from headrace.records.batch import read_header
-from headrace.records.codec import Producer
+from headrace.records.codec import Producer, decode
+from headrace.testing.disk import SimulatedDisk
 from tests.log.kit import START_MS, World, append, batch, fill, joined, read_all, read_now
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=300, retention_bytes=2000, retention_ms=-1, tail_bytes=0)
@@ -36,6 +40,94 @@ def test_a_refused_flush_leaves_no_trace(free_bytes):
     assert world.sync(log) is None
     world.power_loss("none")
     assert world.log(config=CONFIG).written_offset == 5
+
+
+def test_a_refused_write_takes_no_failure_away_from_the_sync_that_is_under_way():
+    world = World()
+    log = world.log()
+    fill(log, 3)
+    assert world.sync(log) is None
+    first, second = (batch(b"x" * 100, producer=Producer(9, 0, n)) for n in range(2))
+    append(log, first)
+    told: list[HeadraceError | None] = []
+    log.when_synced(4, told.append)
+    world.disk.fill(50)
+    world.disk.fail_syncs(1, ".log")
+    with pytest.raises(DiskFull):
+        append(log, second)
+    world.disk.empty()
+    world.background.drain()
+    assert len(told) == 1
+    assert told[0] is not None, "the sync that failed was this one's"
+    log = world.log()
+    assert append(log, first)[0].base_offset == 3
+    log.when_synced(4, told.append)
+    world.background.drain()
+    assert told[1] is None
+    world.power_loss("none")
+    assert world.log().written_offset == 4
+
+
+class SyncedWhenFull(SimulatedDisk):
+    """A sync's thread gets its turn between a write that the disk took in part and what becomes of that part."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def pwritev(self, handle: int, buffers: Sequence[Buffer], position: int) -> int:
+        try:
+            return super().pwritev(handle, buffers, position)
+        except OSError:
+            act, self.meanwhile = self.meanwhile, None
+            if act is not None:
+                act()
+            raise
+
+
+def test_a_refused_batch_that_a_round_has_synced_does_not_come_back_in_the_place_of_an_acknowledged_one():
+    disk = SyncedWhenFull()
+    world = World(disk, config=LogConfig(segment_bytes=1500, index_interval_bytes=300, tail_bytes=0))
+    log = world.log()
+    fill(log, 3)
+    assert world.sync(log) is None
+    append(log, batch(b"before"))
+    log.when_synced(4, ignore_error)  # a round begins
+    refused = batch(b"refused" * 20)
+    disk.fill(len(refused) + 20)  # the first of the two fits
+    disk.meanwhile = world.background.work
+    with pytest.raises(DiskFull):
+        append(log, refused, batch(b"too much" * 20))
+    assert disk.meanwhile is None, "the round synced the file with the refused batch in it"
+    disk.empty()
+    while world.background.results:
+        world.background.tell()
+    (staged,) = append(log, batch(b"acknowledged" * 75))
+    assert len(log.segments) == 2
+    told: list[HeadraceError | None] = []
+    log.when_synced(staged.base_offset + 1, told.append)
+    while not told:
+        world.background.step()
+    assert told == [None]
+    world.power_loss("none")
+    values = [record.value for record in decode(read_all(world.log()))]
+    assert values[3:] == [b"before", b"acknowledged" * 75]
+
+
+def test_a_refused_write_does_not_wait_for_the_disk():
+    world = World()
+    log = world.log()
+    fill(log, 3)
+    assert world.sync(log) is None
+    world.disk.fill(50)
+    world.disk.trace.clear()
+    for _ in range(10):
+        with pytest.raises(DiskFull):
+            append(log, batch(b"x" * 100))
+    assert not [line for line in world.disk.trace if line.startswith("sync")]
+    assert log.is_unsynced, "what was cut off is still to be synced"
+    world.disk.empty()
+    assert world.sync(log) is None
+    world.stop()
+    assert not log.is_unsynced
 
 
 def test_the_very_first_write_may_be_refused():

@@ -147,5 +147,7 @@ def test_a_disk_that_does_not_read_is_told_by_a_lookup(world, disk):
     log = world.log(config=LogConfig(tail_bytes=0))
     fill(log, 3)
     disk.fail_reads(1)
+    assert log.timestamp_lookup(START_MS).run() == (0, START_MS), "what is refused is asked for once again"
+    disk.fail_reads(2)
     with pytest.raises(StorageFailed, match="check the disk"):
         log.timestamp_lookup(START_MS).run()

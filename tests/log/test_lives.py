@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from headrace.errors import DiskFull
+from headrace.errors import DiskFull, HeadraceError, StorageFailed
 from headrace.log.config import StoreLimits
 from headrace.testing.disk import PowerLoss, SimulatedDisk
 from tests.log.history import CONFIG, History, check_bytes, check_duplicates
@@ -17,10 +17,10 @@ LIVES = 8
 OPERATIONS_PER_LIFE = 40
 
 
-def live(history: History, chance: random.Random) -> None:
+def live(history: History, chance: random.Random, operations: int = OPERATIONS_PER_LIFE) -> None:
     """Whatever callers do, in any order; the background is as slow as it likes."""
     steps = history.world.background
-    for _ in range(OPERATIONS_PER_LIFE):
+    for _ in range(operations):
         name, what = chance.choice("ab"), chance.random()
         log = history.logs[name]
         if what < 0.4:
@@ -102,5 +102,49 @@ def test_a_full_disk_in_every_life_changes_nothing_about_that(seed):
                     promises.epoch, promises.sequence = promises.epoch + 1, 0
         disk.empty()
         disk.power_loss("some")
+        history.world.start()
+        reopen(history, is_killed=False)
+
+
+def disturb(history: History, chance: random.Random) -> None:
+    """The disk fills up, a sync fails, or there is space again: whatever else is under way."""
+    disk, what = history.world.disk, chance.random()
+    if what < 0.4:
+        disk.fill(chance.randint(0, 600))
+    elif what < 0.6:
+        disk.fail_syncs(1, f"topics/{chance.choice('ab')}")
+    else:
+        disk.empty()
+
+
+def after_trouble(history: History) -> None:
+    """What was refused is forgotten, and a log that broke is opened anew, as its owner does."""
+    for name, promises in history.promises.items():
+        log = history.logs[name]
+        while log.broken:
+            history.world.background.drain()  # opened once no round is at it
+            with contextlib.suppress(StorageFailed):  # a sync of the recovery may be the one that fails
+                log = history.logs[name] = history.world.log(name, CONFIG)
+                assert "log.damage" not in history.world.kinds(), history.world.events
+                assert log.written_offset >= promises.synced, name
+        promises.appended = {at: data for at, data in promises.appended.items() if at < log.written_offset}
+        promises.written = log.written_offset
+        promises.epoch, promises.sequence = promises.epoch + 1, 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_disk_that_is_full_while_its_syncs_fail_costs_nothing_that_was_acknowledged(seed):
+    chance = random.Random(seed)
+    disk = SimulatedDisk(seed, short_writes=0.1, forgets=chance.choice((0.0, 0.5, 1.0)))
+    history = History(World(disk))
+    history.open_all()
+    for _ in range(LIVES):
+        for _ in range(20):
+            disturb(history, chance)
+            with contextlib.suppress(HeadraceError):
+                live(history, chance, chance.randint(1, 8))
+            after_trouble(history)
+        disk.empty()
+        disk.power_loss(chance.choice(["none", "some"]))
         history.world.start()
         reopen(history, is_killed=False)

@@ -11,7 +11,7 @@ from headrace.log.log import ENOUGH_ABORTED, Log
 from headrace.log.reader import FileRead
 from headrace.log.transactions import MANY_ABORTED, MAX_ABORTED
 from headrace.records.batch import read_header
-from headrace.records.codec import decode
+from headrace.records.codec import Record, decode, encode
 from headrace.testing.disk import SimulatedDisk
 from tests.log.kit import START_MS, World, append, batch, fill, joined, read_all, read_now, wait_at_the_end
 
@@ -194,6 +194,26 @@ def test_the_first_offset_at_or_after_a_time_is_found(world):
     log = world.log(config=SMALL)
     assert log.offset_for_timestamp(START_MS + 102) == (22, START_MS + 110)
     assert world.log("empty").max_timestamp() is None
+
+
+def test_the_largest_time_is_found_among_the_records_that_are_left(world):
+    log = world.log(config=SMALL)
+    for late in (100, 50, 70):
+        append(log, batch(timestamp_ms=START_MS + late))
+    log.delete_records(1)
+    assert log.max_timestamp() == (2, START_MS + 70)
+    append(log, batch(count=3, timestamp_ms=START_MS))
+    log.delete_records(3)
+    assert log.max_timestamp() == (5, START_MS + 2)
+    append(log, encode([Record(b"", b"x", (), START_MS + ms) for ms in (90, 30, 40, 40)]))
+    log.delete_records(7)
+    assert log.max_timestamp() == (8, START_MS + 40), "one batch of them lies on both sides of the start"
+    fill(log, 100)
+    assert log.max_timestamp() == (8, START_MS + 40)
+    log.delete_records(log.written_offset)
+    assert log.max_timestamp() is None
+    world.restart()
+    assert world.log(config=SMALL).max_timestamp() is None
 
 
 def test_waiters_are_told_in_the_order_of_their_offsets(world):

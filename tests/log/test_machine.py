@@ -21,7 +21,7 @@ class LogMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 30))
     def begin(self, seed: int) -> None:
         limits = StoreLimits(open_files=2, tail_bytes=5000, index_bytes=100)
-        self.world = World(SimulatedDisk(seed, short_writes=0.1, waits=0.1), limits=limits)
+        self.world = World(SimulatedDisk(seed, short_writes=0.1, waits=0.1, forgets=0.3), limits=limits)
         self.history = History(self.world)
         self.is_full = False
         self.history.open_all()

@@ -24,12 +24,12 @@ from headrace.log.format import (
     encode_segment_header,
 )
 from headrace.log.index import Index, decode_index
-from headrace.log.journal import ROTATE_BYTES, Journal
+from headrace.log.journal import ROTATE_BYTES, Journal, load_marks
 from headrace.log.memory import MemoryLog
 from headrace.log.producers import BATCHES_KEPT, Producers
 from headrace.log.tail import Tail, TailBudget
 from headrace.records.batch import BatchHeader, read_header
-from headrace.records.codec import Producer, decode
+from headrace.records.codec import Producer, Record, decode, encode
 from headrace.records.control import Marker, encode_marker
 from headrace.records.header import MAX_SEQUENCE
 from headrace.testing.disk import SimulatedDisk
@@ -280,11 +280,20 @@ def test_a_torn_journal_gives_what_is_whole():
     journal.close()
     disk.flip_bit("/data/synced", MARK_BYTES * 3 + 5)
     disk.tear("/data/synced", MARK_BYTES * 9 + 10)
-    found = Journal(disk, "/data/synced").known()
+    Journal(disk, "/data/synced").close()
+    found = load_marks(disk, "/data/synced")
     assert [log_id[0] for log_id in found] == [0, 1, 3, 4, 5, 6, 7]
 
 
 # Memory
+
+
+def test_the_largest_time_in_a_memory_log_is_one_of_the_records_that_are_left():
+    log = MemoryLog(LogConfig(), Clock())
+    for times in ((100, 40, 50), (10,)):
+        append(log, encode([Record(b"", b"x", (), START_MS + ms) for ms in times]))
+    log.delete_records(log.start_offset + 1)
+    assert log.max_timestamp() == (log.start_offset + 1, START_MS + 50)
 
 
 def test_a_memory_log_is_a_ring_whose_offsets_come_from_the_clock():

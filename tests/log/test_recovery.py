@@ -10,13 +10,14 @@ from headrace.errors import DirectoryLocked, FormatTooNew, HeadraceError, Storag
 from headrace.log import appending
 from headrace.log.config import LogConfig
 from headrace.log.files import OsFiles
-from headrace.log.format import SEGMENT_HEADER_BYTES, SegmentHeader, encode_segment_header, segment_name
+from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES, SegmentHeader, encode_segment_header, segment_name
 from headrace.log.snapshot import SegmentState, Snapshot, encode_snapshot, save_snapshot
 from headrace.records.batch import read_header
 from headrace.records.codec import Producer
 from tests.log.kit import START_MS, World, append, batch, fill, read_all, read_now
 
 SMALL = LogConfig(segment_bytes=4096, index_interval_bytes=512)
+LARGE = LogConfig(segment_bytes=1 << 20, index_interval_bytes=512, tail_bytes=0)
 GIB = 1 << 30
 
 
@@ -45,6 +46,46 @@ def test_what_opening_reads_does_not_grow_with_the_data(monkeypatch, end):
     small, large = costs
     assert large < small + 4096 + 100 * (800 - 200) // 20, "a line per segment more, and no more than a segment"
     assert large < 20_000
+
+
+def one_large_segment(monkeypatch, count: int) -> tuple[World, list[bytes]]:
+    monkeypatch.setattr(appending, "SNAPSHOT_BYTES", 8 << 10)
+    world, written = World(), []
+    log = world.log(config=LARGE)
+    for _ in range(0, count, 20):
+        written += fill(log, 20)
+        world.background.drain()
+    assert len(log.segments) == 1
+    assert log.size_bytes > 100_000
+    return world, written
+
+
+def test_what_opening_reads_does_not_grow_with_a_segment_whose_index_is_lost(monkeypatch):
+    world, written = one_large_segment(monkeypatch, 800)
+    world.crash()
+    world.disk.remove(f"{world.folder()}/{segment_name(0, INDEX)}")
+    assert bytes_read_at_open(world, LARGE) < 20_000
+    (log,) = world.store.services.logs.values()
+    found = log.offset_for_timestamp(START_MS)
+    assert found == (0, START_MS)
+    written += fill(log, 50)
+    assert read_all(log) == b"".join(written)
+    before = world.disk.bytes_read
+    assert read_now(log, 500, 100).next_offset == 501
+    assert read_now(log, 849, 100).next_offset == 850
+    assert world.disk.bytes_read - before < 4096, "the first read has built the index"
+    world.restart()
+    assert read_all(world.log(config=LARGE)) == b"".join(written)
+
+
+def test_power_loss_does_not_take_the_index_that_came_with_a_snapshot(monkeypatch):
+    world, _ = one_large_segment(monkeypatch, 800)
+    world.power_loss("none")
+    before = world.disk.bytes_read
+    log = world.log(config=LARGE)
+    assert log.written_offset > 700
+    assert read_now(log, 500, 100).next_offset == 501
+    assert world.disk.bytes_read - before < 24_000, "neither opening nor reading walked over the segment"
 
 
 def test_a_hundred_gibibytes_open_at_once_and_read_lazily(tmp_path):

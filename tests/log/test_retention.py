@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import HeadraceError, OffsetOutOfRange
+from headrace.errors import HeadraceError, OffsetOutOfRange, StorageFailed
 from headrace.log.config import LogConfig
 from headrace.log.format import DELETED
 from headrace.log.reader import FileRead
@@ -94,6 +94,20 @@ def test_deleted_records_stay_deleted_once_the_caller_was_told():
     assert log.delete_records(5) == 10, "it never moves back"
     with pytest.raises(OffsetOutOfRange):
         log.delete_records(21)
+
+
+def test_a_disk_that_does_not_give_the_snapshot_for_a_moment_brings_nothing_back():
+    world = World()
+    log = world.log(config=BY_SIZE)
+    fill(log, 20)
+    log.delete_records(10)
+    world.background.drain()
+    world.crash()
+    world.disk.fail_reads(1, "snapshot")
+    with pytest.raises(StorageFailed):
+        world.log(config=BY_SIZE)
+    assert world.log(config=BY_SIZE).start_offset == 10
+    assert not world.events
 
 
 def test_asking_twice_waits_for_the_same_snapshot():

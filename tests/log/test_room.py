@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from headrace.errors import DiskFull
 from headrace.log.appending import RESERVE_FROM_BYTES, RESERVE_MAX_BYTES
 from headrace.log.config import LogConfig
 from headrace.log.files import OsFiles
 from headrace.log.log import Log
+from headrace.ports import Buffer
 from tests.log.kit import World, append, batch, fill, read_all
 
 MIB = 1 << 20
@@ -24,6 +28,17 @@ class CountingFiles(OsFiles):
     def __init__(self, can: bool = True) -> None:
         self.can = can
         self.asked: list[tuple[int, int]] = []
+        self.is_full = self.takes_no_name = False
+
+    def pwritev(self, handle: int, buffers: Sequence[Buffer], position: int) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "no space left")
+        return super().pwritev(handle, buffers, position)
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if self.takes_no_name and create and not self.exists(path):
+            raise OSError(errno.ENOSPC, "no space left")
+        return super().open(path, create=create)
 
     def reserve(self, handle: int, position: int, size: int) -> bool:
         self.asked.append((position, size))
@@ -101,6 +116,25 @@ def test_room_that_a_crash_left_behind_is_given_back_by_the_next_write(tmp_path:
     append(log, data)
     assert surplus_bytes(os.stat(path)) <= 2 * MIB + SLACK_BYTES
     assert read_all(log, 4 * MIB) == b"".join(written) + bytes(data)
+
+
+@pytest.mark.usefixtures("reserving")
+@pytest.mark.parametrize("what", ["is_full", "takes_no_name"])
+def test_room_is_given_back_when_the_disk_refuses_a_write_or_a_file_of_another_log(tmp_path: Path, what: str) -> None:
+    files = CountingFiles()
+    world = World(files, str(tmp_path / "data"))
+    large, small = world.log("large"), world.log("small")
+    fill(large, 6, size=MIB)
+    assert surplus_bytes(segments(large)[0]) > MIB // 2
+    setattr(files, what, True)
+    with pytest.raises(DiskFull):
+        append(small, batch())
+    assert surplus_bytes(segments(large)[0]) <= SLACK_BYTES
+    setattr(files, what, False)
+    asked = len(files.asked)
+    fill(large, 6, size=MIB)
+    append(small, batch())
+    assert len(files.asked) == asked, "what was given back is not taken away again"
 
 
 def test_a_file_system_without_room_to_reserve_is_not_asked_at_every_write(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import importlib.util
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+import headrace.log.files as files_module
 from headrace.errors import DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.config import LogConfig
 from headrace.log.files import OsFiles
 from headrace.log.format import CLOCK, segment_name
+from headrace.log.journal import load_marks
+from headrace.log.log import Log
 from headrace.log.store import LogStore
-from tests.log.kit import ROOT, START_MS, Clock, Steps, World, append, batch, fill
+from tests.log.kit import ROOT, START_MS, Clock, Steps, World, append, batch, fill, read_all
 
 SMALL = LogConfig(segment_bytes=1024, index_interval_bytes=300)
 
@@ -51,6 +58,48 @@ def test_a_log_that_has_failed_is_opened_anew_once_it_is_closed():
         world.store.open_log(log.folder, log.log_id)
     log.close()
     assert world.store.open_log(log.folder, log.log_id).written_offset == 1
+
+
+def fail_and_close(world: World, log: Log) -> None:
+    world.disk.fail_writes(1, ".log")
+    with pytest.raises(StorageFailed):
+        append(log, batch())
+    log.close()
+
+
+def test_a_log_that_has_failed_is_not_opened_anew_while_its_snapshot_is_written():
+    world = World()
+    log = world.log()
+    fill(log, 10)
+    log.snapshot()
+    world.background.step()
+    assert not log.in_round and world.background.waiting
+    fail_and_close(world, log)
+    with pytest.raises(StorageFailed, match="still closing"):
+        world.log()
+    world.background.drain()
+    log = world.log()
+    log.delete_records(8)
+    world.background.drain()
+    world.crash()
+    assert world.log().start_offset == 8
+
+
+def test_a_log_that_has_failed_is_not_opened_anew_while_its_segments_are_let_go():
+    world = World(config=SMALL)
+    log = world.log()
+    fill(log, 40)
+    assert world.sync(log) is None
+    start = log.segments[2].base
+    log.delete_records(start)
+    fail_and_close(world, log)
+    with pytest.raises(StorageFailed, match="still closing"):
+        world.log()
+    world.background.drain()
+    log = world.log()
+    assert (log.start_offset, log.written_offset) == (start, 40)
+    assert read_all(log)
+    assert "log.damage" not in world.kinds()
 
 
 def test_an_id_of_another_length_is_a_mistake():
@@ -100,6 +149,54 @@ def test_folders_that_nobody_knows_are_removed_at_the_start():
     assert world.disk.list(f"{ROOT}/topics") == ["a", "c", "new", "note"]
     assert opened.failed is None
     world.store.remove_unknown(f"{ROOT}/nowhere", set())
+
+
+def test_the_journal_forgets_logs_that_were_not_open_when_they_were_deleted():
+    world = World()
+    for name in "abc":
+        log = world.log(name)
+        fill(log, 1)
+        assert world.sync(log) is None
+    world.restart()
+    kept = b"b".ljust(16, b"-") + bytes(4)
+    assert len(load_marks(world.disk, f"{ROOT}/synced")) == 3
+    world.store.delete_folder(f"{ROOT}/topics/a")
+    world.store.remove_unknown(f"{ROOT}/topics", {"a", "b"})
+    world.background.drain()
+    assert list(load_marks(world.disk, f"{ROOT}/synced")) == [kept]
+    assert world.disk.list(f"{ROOT}/topics") == ["b"]
+    world.power_loss("none")
+    assert list(load_marks(world.disk, f"{ROOT}/synced")) == [kept]
+
+
+def test_the_journal_forgets_a_log_that_is_deleted_as_soon_as_it_is_opened():
+    world = World()
+    log = world.log()
+    fill(log, 1)
+    assert world.sync(log) is None
+    world.stop()
+    world.disk.remove(f"{ROOT}/synced")
+    world.start()
+    world.log()
+    world.store.delete_folder(f"{ROOT}/topics/a")
+    world.background.drain()
+    world.restart()
+    assert load_marks(world.disk, f"{ROOT}/synced") == {}
+
+
+def test_a_deletion_that_a_stop_comes_between_is_finished_by_the_next_start():
+    world = World()
+    fill(world.log("a"), 1)
+    world.background.drain()
+    world.store.delete_folder(f"{ROOT}/topics/a")
+    world.background.work()
+    world.store.close()
+    world.background.tell()
+    assert not world.background.waiting, "its threads have ended"
+    world.start()
+    world.store.remove_unknown(f"{ROOT}/topics", set())
+    world.background.drain()
+    assert world.disk.list(f"{ROOT}/topics") == []
 
 
 def test_a_deletion_that_fails_is_an_event_unless_somebody_waits_for_it():
@@ -174,6 +271,50 @@ def test_damage_in_what_was_cut_off_is_forgotten(is_crash):
     again = world.log()
     assert again.written_offset == 11
     assert not again.holes
+
+
+class NotAboveUs(OsFiles):
+    """Directories above the data are on a file system that does not sync them, as one that is only read."""
+
+    def __init__(self, root: Path, number: int) -> None:
+        self._root, self._number = root, number
+
+    def sync_directory(self, path: str) -> None:
+        if not path.startswith(str(self._root)):
+            raise OSError(self._number, "not here")
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EROFS, errno.EACCES])
+def test_directories_above_that_cannot_be_synced_are_passed_over(tmp_path: Path, number: int) -> None:
+    root = tmp_path / "data"
+    LogStore.open(str(root), NotAboveUs(root, number), Clock(), Steps()).close()
+    assert (root / "format").exists()
+
+
+def test_a_directory_above_whose_sync_fails_is_no_place_for_data(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    with pytest.raises(StorageFailed):
+        LogStore.open(str(root), NotAboveUs(root, errno.EIO), Clock(), Steps())
+
+
+def test_without_fdatasync_files_and_names_are_synced_through_the_devices_own_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS, where `fsync` stops at the device's door."""
+    monkeypatch.delattr(os, "fdatasync")
+    spec = importlib.util.spec_from_file_location("files_without_fdatasync", files_module.__file__)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    commands: list[int] = []
+    monkeypatch.setattr(fcntl, "fcntl", lambda _, command: commands.append(command))
+    files = module.OsFiles()
+    handle = files.open(str(tmp_path / "file"), create=True)
+    files.datasync(handle)
+    files.close(handle)
+    files.sync_directory(str(tmp_path))
+    assert commands == [getattr(fcntl, "F_FULLFSYNC", 51)] * 2
 
 
 def test_a_folder_with_other_things_in_it_is_not_taken_over(tmp_path: Path) -> None:

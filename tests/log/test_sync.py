@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.errors import HeadraceError
+import pytest
+
+from headrace.errors import HeadraceError, StorageFailed
 from headrace.log.config import LogConfig, StoreLimits
 from headrace.log.segment import CLOSED
+from headrace.log.store import LogStore
 from headrace.log.sync import ROUND_LOGS, SYNC_LANES
 from headrace.testing.disk import SimulatedDisk
-from tests.log.kit import START_MS, World, append, batch, fill, read_all
+from tests.log.kit import START_MS, Clock, Steps, World, append, batch, fill, read_all
 
 
 def syncs(world: World, name: str) -> int:
@@ -44,6 +47,24 @@ def test_rounds_are_few_and_full_and_a_log_is_in_one_of_them():
     world.background.drain()
     assert told == [None] * 200
     assert all(syncs(world, f"t{number}") == (2 if number < SYNC_LANES else 1) for number in range(100))
+
+
+def test_an_acknowledgement_does_not_wait_behind_deletions_and_snapshots():
+    disk, housekeeping, syncs = SimulatedDisk(), Steps(), Steps()
+    store = LogStore.open("/data", disk, Clock(), housekeeping, sync_background=syncs)
+    logs = [store.open_log(f"/data/topics/{number}/0", bytes((number,)) * 20) for number in range(17)]
+    for log in logs:
+        fill(log, 1)
+        log.snapshot()
+    syncs.drain()
+    for log in logs[1:]:
+        store.delete_folder(log.folder)
+    told: list[HeadraceError | None] = []
+    fill(logs[0], 1)
+    logs[0].when_synced(2, told.append)
+    syncs.drain()
+    assert told == [None]
+    assert len(housekeeping.waiting) > len(logs), "nothing of it was done meanwhile"
 
 
 def test_a_new_folder_is_synced_up_to_the_root_once():
@@ -121,6 +142,52 @@ def test_a_sync_on_the_spot_that_fails_fails_its_log_and_tells_its_waiters():
     world.background.drain()
     assert told == [failed[0].failed]
     assert world.kinds() == ["log.failed"]
+
+
+def test_a_round_whose_log_broke_meanwhile_proves_nothing():
+    world = World()
+    log = world.log()
+    fill(log, 3)
+    assert world.sync(log) is None
+    fill(log, 1)
+    told: list[HeadraceError | None] = []
+    log.when_synced(4, told.append)
+    log.snapshot(told.append)
+    before = world.disk.contents(f"{world.root}/synced")
+    world.disk.fail_writes(1, ".log")
+    with pytest.raises(StorageFailed):
+        fill(log, 1)
+    world.background.drain()
+    assert len(told) == 2
+    assert None not in told
+    assert log.synced_offset == 3
+    assert world.disk.contents(f"{world.root}/synced") == before, "no mark"
+    assert not world.disk.exists(f"{log.folder}/snapshot")
+
+
+def test_a_log_that_broke_is_not_opened_anew_while_a_round_is_at_its_files():
+    config = LogConfig(segment_bytes=1500, index_interval_bytes=300, tail_bytes=0)
+    world = World(limits=StoreLimits(open_files=2), config=config)
+    log = world.log("a")
+    fill(log, 3)
+    told: list[HeadraceError | None] = []
+    log.when_synced(3, told.append)
+    (round_under_way,) = world.background.waiting
+    append(log, batch(b"y" * 1000))
+    assert (log.in_round, len(log.segments)) == (True, 2)
+    world.disk.fail_syncs(1, log.segments[1].path())
+    for name in ("b", "c"):
+        append(world.log(name), batch())  # files run short: the second segment is synced on the spot, and fails
+    assert log.broken
+    log.close()
+    while len(world.background.waiting) > 1:
+        world.background.step_beside(round_under_way)
+    assert isinstance(told[0], StorageFailed), "whoever waits need not wait for the round"
+    assert log.in_round and not log.is_released
+    with pytest.raises(HeadraceError, match="is open, or still closing"):
+        world.log("a")
+    world.background.drain()
+    assert world.log("a").written_offset >= 3
 
 
 def test_a_handle_in_a_round_survives_closing_and_deletion():

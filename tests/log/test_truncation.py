@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, OffsetOutOfRange
 from headrace.log.config import LogConfig
 from headrace.log.reader import FileRead, Wish
 from headrace.records.batch import read_header
@@ -215,6 +215,6 @@ def test_a_read_that_was_on_its_way_finds_no_damage_where_the_end_was_cut_off():
     read = FileRead(world.files, log.segments[-1], Wish(15, 1000, 20, True), log.holes, log._on_damage, 300)
     log.truncate(6)
     world.background.drain()
-    with pytest.raises(HeadraceError):
+    with pytest.raises(OffsetOutOfRange):
         read.run()
     assert not log.holes and "log.damage" not in world.kinds()

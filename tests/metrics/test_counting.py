@@ -19,6 +19,7 @@ from headrace.doors.kafka.metrics import SLOW_PAUSE_S, SLOW_S, KafkaMetrics
 from headrace.metrics import Histogram, Traffic
 from headrace.node.metrics.sheet import Sheet
 from headrace.node.metrics.text import buckets
+from headrace.wire.kafka import header
 from tests.doors_http.running import running
 from tests.support import Wire, batch_of
 
@@ -83,6 +84,17 @@ def test_slow_requests_are_told_once_in_a_while_with_how_many_there_were() -> No
     now += SLOW_PAUSE_S
     kafka.done(1, SLOW_S * 3)
     assert told == [(0, SLOW_S, 3), (1, SLOW_S * 3, 2)]
+
+
+def test_who_waits_for_the_other_members_of_a_group_is_not_slow() -> None:
+    told: list[int] = []
+    kafka = KafkaMetrics(lambda: 0.0, lambda api_key, took_s, count: told.append(api_key))
+    kafka.done(header.JOIN_GROUP, 60.0)
+    kafka.done(header.SYNC_GROUP, 60.0)
+    assert told == []
+    kafka.done(header.HEARTBEAT, 60.0)
+    assert told == [header.HEARTBEAT]
+    assert sum(kafka.times[header.JOIN_GROUP].counts) == 1
 
 
 async def test_a_sample_of_the_quick_requests_is_timed_and_every_one_is_counted(tmp_path: Path) -> None:

@@ -80,6 +80,28 @@ def test_a_taken_port_is_named_with_the_flag_that_moves_it(tmp_path: Path, door:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        ("my..host", "'my..host' can be no host's name"),
+        (f"{'x' * 64}.local", "can be no host's name"),
+        ("no.such.host.invalid", "'no.such.host.invalid' is not known ("),
+    ],
+)
+@pytest.mark.parametrize("door", ["kafka", "lines"])
+def test_a_host_that_cannot_be_is_named_with_the_flag_that_moves_it(
+    tmp_path: Path, door: str, host: str, why: str
+) -> None:
+    address = f"{host}:9092"
+    command = [sys.executable, "-m", "headrace", "--data", str(tmp_path / "data"), *ANYWHERE, f"--{door}", address]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ended.returncode == exits.REFUSED, ended.stderr
+    assert f"cannot listen on {address} for {door}: " in ended.stderr
+    assert why in ended.stderr
+    assert f"--{door} HOST:PORT moves it" in ended.stderr
+    assert "Traceback" not in ended.stderr and "Unknown error" not in ended.stderr
+
+
 def test_a_variable_opens_a_door_elsewhere_and_off_does_not_open_it(tmp_path: Path) -> None:
     flags = [word for door in DOORS if door not in ("lines", "msgpack") for word in (f"--{door}", "off")]
     ready = tmp_path / "ready"

@@ -29,7 +29,7 @@ class Commands:
     def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
-        self._env = kept | {"HOME": str(folder), "COLUMNS": "100", "JAVA_TOOL_OPTIONS": QUICK} | variables
+        self.env = kept | {"HOME": str(folder), "COLUMNS": "100", "JAVA_TOOL_OPTIONS": QUICK} | variables
 
     def __call__(self, *words: str) -> Ended:
         began = time.monotonic()
@@ -42,7 +42,7 @@ class Commands:
         """Killed at the end, if it still runs then."""
         command = [sys.executable, "-m", "headrace", "pipeline", *words]
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, cwd=self.folder, env=self._env, stdout=pipe, stderr=pipe, text=True) as process:
+        with subprocess.Popen(command, cwd=self.folder, env=self.env, stdout=pipe, stderr=pipe, text=True) as process:
             try:
                 yield process
             finally:

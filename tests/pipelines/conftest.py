@@ -15,6 +15,7 @@ import headrace
 import headrace.spark
 from headrace.spark import pipelines
 from headrace.spark.pipelines.session import PLAIN
+from tests.client.conftest import kafka_address  # noqa: F401 (a fixture)
 from tests.spark.conftest import headrace_address, spark, topic  # noqa: F401 (fixtures)
 
 BEGAN = datetime(2026, 1, 31, tzinfo=UTC)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.spark.errors import InvalidOption
 from headrace.spark.pipelines import store
+from headrace.spark.pipelines.archive import ArchiveWriter
 from headrace.spark.pipelines.run import PipelineFailed
+from tests.clients.conftest import program
 from tests.pipelines.conftest import SCHEMA, Run, order_at, send
 from tests.pipelines.test_topics import read
 
@@ -153,6 +156,40 @@ def test_a_batch_that_died_on_its_way_is_there_once_after_the_next_run(
     assert not list((tmp_path / "out" / store.PLANS).glob("*.json"))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_rows_that_were_set_aside_before_an_archive_died_are_aside_once_after_the_next_run(
+    kind: str,
+    piping: SparkSession,
+    headrace_address: str,
+    topic: str,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if kind == "delta":
+        program("mvn")  # brings its jar
+
+    def killed(_: ArchiveWriter, rows: DataFrame, number: int) -> None:
+        raise OSError("killed")
+
+    bad = [b"nonsense %d" % number for number in range(4)]
+    send(headrace_address, topic, [value for number in range(4) for value in (order_at(0, number), bad[number])])
+    sections: dict[str, Any] = {
+        "source": {"max_rows": 4},
+        "deadletter": {"topic": f"{topic}.bad"},
+        "archive": {"path": str(tmp_path / "out"), "time": "at", "format": kind},
+    }
+    monkeypatch.setattr(ArchiveWriter, f"_write_{kind}", killed)
+    with pytest.raises(PipelineFailed, match="killed"):
+        run(**sections)
+    assert sorted(record.value or b"" for record in read(headrace_address, f"{topic}.bad", 2)) == bad[:2]
+    monkeypatch.undo()
+    run(**sections)
+    assert sorted(record.value or b"" for record in read(headrace_address, f"{topic}.bad", 4)) == bad
+    rows = piping.read.format(kind).load(str(tmp_path / "out")).collect()
+    assert sorted(int(row.id) for row in rows) == list(range(4))
+
+
 def test_a_column_that_the_schema_gains_is_there_from_then_on(
     piping: SparkSession, headrace_address: str, topic: str, run: Run, tmp_path: Path
 ) -> None:
@@ -169,6 +206,8 @@ def test_a_column_that_the_schema_gains_is_there_from_then_on(
 def test_a_column_keeps_its_type_and_its_name(
     kind: str, piping: SparkSession, headrace_address: str, topic: str, run: Run, tmp_path: Path
 ) -> None:
+    if kind == "delta":
+        program("mvn")  # brings its jar
     archive = {"path": str(tmp_path / "out"), "time": "at", "format": kind}
     send(headrace_address, topic, [order_at(0, 1)])
     run(archive=archive)
@@ -176,6 +215,8 @@ def test_a_column_keeps_its_type_and_its_name(
         run(source={"schema": "id string, amount bigint, at timestamp"}, archive=archive)
     said = str(refused.value)
     assert said.startswith(f"[archive] column 'amount' is double in {tmp_path}/out and would be bigint: a column keeps")
+    with pytest.raises(InvalidOption, match=r"column 'ID' is 'id' in .* and would be 'ID': a column keeps"):
+        run(source={"schema": "ID bigint, at timestamp"}, archive=archive)
     with pytest.raises(InvalidOption, match="'date' is the archive's own column"):
         run(source={"schema": "id string, date string, at timestamp"}, archive=archive)
     run(source={"schema": "id string, at timestamp"}, archive=archive)  # one that stays away is no change
@@ -184,6 +225,7 @@ def test_a_column_keeps_its_type_and_its_name(
 def test_a_delta_table_gets_each_batch_once_and_new_columns(
     piping: SparkSession, headrace_address: str, topic: str, run: Run, tmp_path: Path
 ) -> None:
+    program("mvn")  # brings the jar of Delta
     out = str(tmp_path / "out")
     send(headrace_address, topic, [order_at(number % 2 * DAY_S, number) for number in range(30)])
     archive = {"path": out, "time": "at", "format": "delta", "compact_files": 3}
@@ -202,6 +244,7 @@ def test_a_delta_table_gets_each_batch_once_and_new_columns(
     again = [json.loads(record.value or b"") for record in read(headrace_address, f"{topic}.again", 40)]
     assert sorted(int(row["id"]) for row in again) == list(range(40))
     assert {row.get("country") for row in again} == {None, "ch"}
+    assert {name for row in again for name in row} == {"id", "country", "amount", "at"}
 
 
 def test_files_of_different_schemas_become_one_with_all_columns(
@@ -221,3 +264,17 @@ def test_files_of_different_schemas_become_one_with_all_columns(
         ("2", None, 2.0),
     }
     assert [row.at.second for row in sorted(rows, key=lambda row: row.id)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("place", ["file", "proc"])
+def test_a_place_where_no_archive_can_be_is_told_in_javas_own_words(
+    headrace_address: str, topic: str, run: Run, tmp_path: Path, place: str
+) -> None:
+    send(headrace_address, topic, [order_at(0, 1)])
+    (tmp_path / "file").write_text("not a folder")
+    path = tmp_path / "file" if place == "file" else Path("/proc/nowhere/archive")
+    with pytest.raises(PipelineFailed) as failed:
+        run(archive={"path": str(path), "time": "at"})
+    said = str(failed.value)
+    assert "not a directory" in said or "Mkdirs failed" in said
+    assert "does not answer" not in said and "An error occurred while calling" not in said

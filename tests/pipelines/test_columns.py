@@ -34,7 +34,7 @@ def test_the_samples_are_content(kind: str) -> None:
     [
         (source(ORDERS), '[dedup]\nby = ["of whom", "_key"]\ntime = "at"\n', '[target]\ntopic = "d"\nkey = "_topic"\n'),
         (source(ORDERS), ROLLUP + '[order]\ntime = "window_end"\n', '[target]\ntopic = "d"\nkey = "least"\n'),
-        (source(""), '[dedup]\nby = ["key"]\n', '[archive]\npath = "a"\n'),
+        (source(""), '[dedup]\nby = ["key", "headers"]\n', '[archive]\npath = "a"\n'),
         (source(""), '[deadletter]\ntopic = "bad"\n[dedup]\nby = ["_key"]\n', '[archive]\npath = "a"\n'),
         (source('format = "text"\n'), '[dedup]\nby = ["text"]\n', '[archive]\npath = "a"\n'),
         (source('format = "json"\n'), '[dedup]\nby = ["who knows"]\n', '[target]\ntopic = "d"\n'),

@@ -4,6 +4,7 @@ record once in the end."""
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from headrace.spark.jars import DELTA
+from headrace.spark.jars import fetched as jar_files
 from headrace.spark.pipelines.progress import recorded
 from headrace.spark.pipelines.run import STOP
 from tests.clients.conftest import program
@@ -29,6 +32,7 @@ max_rows = 40
 [target]
 topic = "{topic}.copy"
 """
+CHECKED = '[deadletter]\ntopic = "{topic}.bad"\nchecks = {{ "too small" = "amout > 0" }}\n[target]'
 REFUSED, INTERRUPTED = 5, 130
 
 
@@ -98,6 +102,77 @@ def test_a_run_that_is_stopped_and_one_that_is_killed_go_on_and_each_record_is_t
     assert "<table>" in (home(pipeline) / "report.html").read_text()
     assert [record.value for record in read(headrace_address, f"{topic}.copy", 400)] == numbered(0, 400)
     assert status(pipeline)["lag"] == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_run_that_still_starts_spark_is_seen_keeps_others_out_and_can_be_stopped(
+    pipeline: Commands, headrace_address: str, topic: str
+) -> None:
+    send(headrace_address, topic, numbered(0, 10))
+    live = ("run", "copy.toml", "--trigger", "200ms", "-s", headrace_address, *SMALL)
+    with pipeline.started(*live) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("starting Spark at")
+        assert status(pipeline)["state"] == "running"
+        refused = pipeline(*live)
+        assert refused.code == REFUSED
+        assert refused.err == (
+            f"headrace: copy runs already, as process {process.pid}; `headrace pipeline stop FILE` ends it\n"
+        )
+        assert pipeline("stop", "copy.toml", "--timeout", "180s").out == "copy has stopped\n"
+        out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, err
+    assert "copy: stopped after" in out
+
+
+@pytest.mark.timeout(300)
+def test_the_command_writes_the_page_and_the_report_of_a_run_that_failed(
+    pipeline: Commands, headrace_address: str, topic: str
+) -> None:
+    (pipeline.folder / "copy.toml").write_text(
+        PIPELINE.format(topic=topic).replace("max_rows = 40", 'max_rows = 10\nformat = "json"\nschema = "id int"')
+    )
+    send(headrace_address, topic, [b'{"id": 1}'] * 10 + [b"{not json"])
+    ended = pipeline("run", "copy.toml", "-s", headrace_address, *SMALL)
+    assert ended.code not in (0, INTERRUPTED)
+    assert "copy: failed after" in ended.err and "s; 10 rows in 1 batch (" in ended.err
+    assert "plots: headrace-pipelines/copy/report.html" in ended.err
+    assert "Traceback" not in ended.err
+    assert "It failed: " in (home(pipeline) / "report.html").read_text()
+    seen = status(pipeline)
+    assert (seen["state"], seen["rows"]) == ("failed", 10)
+    assert seen["error"] in ended.err
+
+    (pipeline.folder / "copy.toml").write_text(
+        (pipeline.folder / "copy.toml")
+        .read_text()
+        .replace("[target]", CHECKED.format(topic=topic))
+        .replace('"copy"', '"checked"')
+    )
+    ended = pipeline("run", "copy.toml", "-s", headrace_address, *SMALL)
+    assert ended.code not in (0, INTERRUPTED)
+    begun, failed, plots, said = ended.err.splitlines()
+    assert begun.startswith("starting Spark at") and failed.startswith("checked: failed after")
+    assert plots.startswith("plots: ") and said.startswith("headrace: ") and "`amout` cannot be resolved" in said
+
+
+@pytest.mark.timeout(600)
+def test_a_delta_archive_needs_no_setting_and_takes_jars_that_are_named(
+    tmp_path: Path, headrace_address: str, topic: str
+) -> None:
+    program("mvn")
+    jars = jar_files(DELTA, ["io.delta"])
+    pipeline = Commands(tmp_path, XDG_CACHE_HOME=str(jars[0].parents[3]))
+    (tmp_path / "copy.toml").write_text(
+        f'name = "copy"\n[source]\ntopic = "{topic}"\n[archive]\npath = "out"\nformat = "delta"\n'
+    )
+    elsewhere = [str(shutil.copy(jar, tmp_path / jar.name)) for jar in jars]
+    for number, words in enumerate([(), ("--conf", f"spark.jars={','.join(elsewhere)}")]):
+        send(headrace_address, topic, numbered(10 * number, 10 * number + 10))
+        ended = pipeline("run", "copy.toml", "-s", headrace_address, *SMALL, *words)
+        assert ended.code == 0, ended.err
+        assert "copy: done after" in ended.out and "; 10 rows in 1 batch" in ended.out
+        assert len(list((tmp_path / "out" / "_delta_log").glob("*.json"))) > number
 
 
 @pytest.mark.long

@@ -9,10 +9,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace import spark
+from headrace.spark.pipelines.exclusive import exclusive
 from headrace.spark.pipelines.kinds import KINDS
+from headrace.spark.pipelines.progress import PROGRESS, Progress, append
 from headrace.spark.pipelines.settings import parse, settings_of, tree_of
 from tests.pipelines.commands import Commands, Ended
 from tests.pipelines.conftest import send
@@ -65,6 +68,14 @@ def test_show_of_a_file_says_every_default_and_the_server_that_is_asked(pipeline
     assert json.loads(lines["SOURCE"])["start"] == "earliest"
 
 
+def test_show_of_a_file_says_which_wait_is_another_than_it_names(pipeline: Commands) -> None:
+    steps = '[dedup]\nby = ["key"]\nwithin = "1 hour"\n[order]\nlate = "5s"\n[target]'
+    shown = pipeline("show", written(pipeline, SIMPLE.replace("[target]", steps)), "-o", "json")
+    assert shown.err.startswith("[order] late = '5s' is '1 hour' here, as [dedup] within")
+    assert json.loads(shown.out)["order"]["late"] == "5s"
+    assert pipeline("show", written(pipeline, SIMPLE), "-o", "json").err == ""
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_tree_says_is_the_pipeline_again(kind: str) -> None:
     settings = parse(KINDS[kind].sample)
@@ -75,7 +86,21 @@ def test_what_a_tree_says_is_the_pipeline_again(kind: str) -> None:
 
 def test_a_kind_or_file_that_is_not_there_is_named(pipeline: Commands) -> None:
     assert_refused(pipeline("show", "rolup"), NOT_FOUND, "'rolup' is no kind of pipeline and no file", "kinds: archive")
-    assert_refused(pipeline("run", "none.toml"), REFUSED, "none.toml does not read: No such file")
+    for verb in ("run", "status", "stop"):
+        step = "try: headrace pipeline show KIND > none.toml"
+        assert_refused(pipeline(verb, "none.toml"), NOT_FOUND, "there is no file none.toml", step)
+
+
+def test_a_kind_where_a_file_is_meant_is_told_how_it_becomes_one(pipeline: Commands) -> None:
+    said = ("rollup is a kind of pipeline, and no file", "try: headrace pipeline show rollup > rollup.toml")
+    for verb in ("run", "status", "stop"):
+        assert_refused(pipeline(verb, "rollup"), NOT_FOUND, *said)
+    (pipeline.folder / "rollup").write_text(SIMPLE)
+    assert json.loads(pipeline("status", "rollup", "-o", "json").out)[0]["name"] == "p"
+
+
+def test_a_folder_where_a_file_is_meant_is_refused(pipeline: Commands) -> None:
+    assert_refused(pipeline("run", "."), REFUSED, ". does not read: Is a directory")
 
 
 @pytest.mark.parametrize(
@@ -112,6 +137,29 @@ def test_a_bad_address_trigger_or_setting_is_refused(pipeline: Commands) -> None
     assert_refused(pipeline("run", file, "--conf", "memory"), USAGE, "--conf 'memory' is not NAME=VALUE")
 
 
+def test_a_cluster_that_is_not_there_and_settings_that_spark_refuses_are_told_in_a_sentence(
+    pipeline: Commands, headrace_address: str
+) -> None:
+    send(headrace_address, "there", [b"one"])
+    run = ("run", written(pipeline, SIMPLE.replace("nowhere", "there")), "-s", headrace_address)
+    nobody = "no master of a Spark cluster answers at spark://127.0.0.1:1 (127.0.0.1:1: connection refused)"
+    assert_refused(pipeline(*run, "--master", "spark://127.0.0.1:1"), REFUSED, nobody)
+    for words, said in (
+        (
+            ("--master", "nonsense"),
+            "it said: Master must either be yarn or start with spark, k8s, or local; more is in",
+        ),
+        (("--conf", "spark.driver.memory=abc"), "it said: Invalid maximum heap size: -Xmxabc; more is in"),
+        (("--master", "local[x]"), "Spark did not start: Could not parse Master URL: 'local[x]'"),
+        (("--conf", "spark.sql.shuffle.partitions=abc"), "spark.sql.shuffle.partitions"),
+    ):
+        ended = pipeline(*run, *words)
+        assert ended.code == REFUSED, ended
+        (last,) = (line for line in ended.err.splitlines() if line.startswith("headrace: "))
+        assert said in last, ended.err
+        assert "Traceback" not in ended.err
+
+
 def test_without_java_it_says_how_to_get_it(tmp_path: Path, headrace_address: str) -> None:
     pipeline = Commands(tmp_path, JAVA_HOME="/nowhere")
     send(headrace_address, "there", [b"one"])
@@ -131,11 +179,45 @@ def test_a_number_that_another_process_has_now_is_no_run(pipeline: Commands) -> 
     assert_refused(pipeline("stop", file), NOT_FOUND, "p does not run here")
 
 
+def test_a_run_that_is_refused_the_folder_starts_no_spark_and_changes_nothing_in_it(
+    pipeline: Commands, headrace_address: str
+) -> None:
+    """As when two are started at the same moment: both have seen that none runs."""
+    send(headrace_address, "there", [b"one"])
+    file = written(pipeline, SIMPLE.replace("nowhere", "there"))
+    home = pipeline.folder / "headrace-pipelines" / "p"
+    home.mkdir(parents=True)
+    kept = {"run.json": b"{}", "spark.log": b"of the other", "stop": b"", "report.html": b"of before", "lock": b""}
+    for name, content in kept.items():
+        (home / name).write_bytes(content)
+    with exclusive(home, "p"):
+        assert_refused(
+            pipeline("run", file, "-s", headrace_address),
+            REFUSED,
+            "p runs already; `headrace pipeline stop FILE` ends it",
+        )
+    assert {one.name: one.read_bytes() for one in home.iterdir()} == kept
+
+
 def test_what_never_ran_has_no_rows_and_cannot_be_stopped(pipeline: Commands) -> None:
     file = written(pipeline, SIMPLE)
     (row,) = json.loads(pipeline("status", file, "-o", "json").out)
     assert (row["name"], row["state"], row["pid"], row["rows"]) == ("p", "never ran", None, 0)
     assert_refused(pipeline("stop", file), NOT_FOUND, "p does not run here", "headrace pipeline status p.toml")
+
+
+def test_the_status_counts_what_is_written_down_no_more(pipeline: Commands) -> None:
+    file = written(pipeline, SIMPLE)
+    home = pipeline.folder / "headrace-pipelines" / "p"
+    home.mkdir(parents=True)
+    last = Progress(
+        batch=1000, at="2026-01-31T00:00:00Z", rows=7, seconds=0.5, rows_per_s=14.0, lag=3, state_rows=0, state_bytes=0,
+        late=0, watermark=None,
+    )  # fmt: skip
+    for _ in range(1001):
+        append(home / PROGRESS, msgspec.json.encode(last), limit=10_000)
+    (row,) = json.loads(pipeline("status", file, "-o", "json").out)
+    assert (row["batches"], row["rows"], row["lag"], row["last"]) == (1001, 7007, 3, last.at)
 
 
 WITHOUT_SPARK = """

@@ -13,9 +13,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 import headrace
+from headrace.errors import UnknownTopic
 from headrace.spark import pipelines
 from headrace.spark.pipelines import beginnings
-from headrace.spark.pipelines.progress import PROGRESS, append, recorded
+from headrace.spark.pipelines.progress import PROGRESS, append, history, recorded
 from headrace.spark.pipelines.run import PipelineFailed, state_of
 from tests.pipelines.conftest import SCHEMA, Run, order_at, send
 from tests.pipelines.test_topics import read
@@ -42,9 +43,10 @@ def test_a_replay_that_is_stopped_has_done_some_micro_batches_and_the_next_run_d
     values = [order_at(0, number) for number in range(200)]
     send(headrace_address, topic, values)
     run("store", source={"max_rows": 25}, archive={"path": str(tmp_path / "out"), "time": "at", "compact_files": 0})
-    for name, beginning in (
-        ("of-topic", {"topic": topic, "rate": 25.0}),
-        ("of-files", {"path": str(tmp_path / "out"), "rate": 25.0}),
+    # Spark notes down which files are next before it plans their micro-batch: a stop in between joins two of them.
+    for name, beginning, batches in (
+        ("of-topic", {"topic": topic, "rate": 25.0}, 8),
+        ("of-files", {"path": str(tmp_path / "out"), "rate": 25.0}, 7),
     ):
         tree = {
             "name": name,
@@ -59,9 +61,28 @@ def test_a_replay_that_is_stopped_has_done_some_micro_batches_and_the_next_run_d
         assert 25 <= first.rows < 200, first
         second = pipelines.run(piping, settings, lines.append)
         assert second.state == "done"
-        assert first.batches + second.batches >= 8, (first, second)
+        assert first.batches + second.batches >= batches, (first, second)
         found = [json.loads(record.value or b"")["id"] for record in read(headrace_address, f"{topic}.{name}", 200)]
         assert sorted(map(int, found)) == list(range(200))
+
+
+def test_a_replay_that_takes_minutes_for_one_file_says_so_before_it_begins(
+    piping: SparkSession,
+    headrace_address: str,
+    topic: str,
+    run: Run,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    send(headrace_address, topic, [order_at(0, number) for number in range(200)])
+    run("store", source={"max_rows": 180}, archive={"path": str(tmp_path / "out"), "time": "at", "compact_files": 0})
+    for rate, is_told in ((1.0, True), (3.0, False)):
+        caplog.clear()
+        tree: dict[str, Any] = {"name": "p", "replay": {"path": str(tmp_path / "out"), "rate": rate}}
+        settings = pipelines.settings_of(tree | {"folder": str(tmp_path / "p"), "target": {"topic": f"{topic}.again"}})
+        assert beginnings.rows_of(piping, settings).isStreaming
+        said = f"[replay] a file of {tmp_path}/out has 180 rows: at 1 rows a second its micro-batch takes 3 minutes."
+        assert any(message.startswith(said) for message in caplog.messages) == is_told
 
 
 @pytest.mark.parametrize(
@@ -122,11 +143,13 @@ def test_steps_that_are_stopped_between_micro_batches_end_as_those_that_are_not(
 
 
 def committed(address: str, topic: str) -> list[headrace.Record]:
-    with (
-        headrace.connect(address) as client,
-        client.consumer(topic, isolation="read_committed", follow=False) as consumer,
-    ):
-        return list(consumer)
+    """None of a topic that is not there: what lacks is told by who compares."""
+    with headrace.connect(address) as client:
+        try:
+            with client.consumer(topic, isolation="read_committed", follow=False) as consumer:
+                return list(consumer)
+        except UnknownTopic:
+            return []
 
 
 def test_a_start_by_time_after_all_of_a_partition_is_its_end(headrace_address: str, topic: str, run: Run) -> None:
@@ -137,7 +160,7 @@ def test_a_start_by_time_after_all_of_a_partition_is_its_end(headrace_address: s
     assert run("again", replay=again, target={"topic": f"{topic}.late"}).rows == 0
 
 
-def test_a_query_that_fails_while_it_is_asked_to_stop_has_failed_and_says_why(
+def test_a_query_that_fails_while_it_is_asked_to_stop_has_failed_says_why_and_leaves_nobody_listening(
     piping: SparkSession, headrace_address: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without_java(_: SparkSession) -> None:
@@ -155,6 +178,7 @@ def test_a_query_that_fails_while_it_is_asked_to_stop_has_failed_and_says_why(
         "target": {"topic": f"{topic}.done"},
     }
     settings = pipelines.settings_of(tree)
+    listening = len(piping._jsparkSession.streams().listListeners())
 
     def is_under_way() -> bool:
         return any(query.status["isTriggerActive"] for query in piping.streams.active if query.name == "p")
@@ -165,6 +189,7 @@ def test_a_query_that_fails_while_it_is_asked_to_stop_has_failed_and_says_why(
     assert state is not None
     assert state.state == "failed"
     assert "the value is not JSON of the schema" in (state.error or "")
+    assert len(piping._jsparkSession.streams().listListeners()) == listening
 
 
 def test_rows_that_wait_for_their_order_have_null_in_a_column_that_came_since(
@@ -179,7 +204,7 @@ def test_rows_that_wait_for_their_order_have_null_in_a_column_that_came_since(
     assert [(row["id"], row.get("note")) for row in found] == [("0", None), ("1", None)]
 
 
-def test_progress_that_is_written_down_for_ever_keeps_its_newer_half(tmp_path: Path) -> None:
+def test_progress_that_is_written_down_for_ever_keeps_its_newer_half_and_counts_the_older(tmp_path: Path) -> None:
     line = (
         b'{"batch":%d,"at":"","rows":1,"seconds":1.0,"rows_per_s":1.0,"lag":0,"state_rows":0,"state_bytes":0,'
         b'"late":0,"watermark":null}'
@@ -187,6 +212,7 @@ def test_progress_that_is_written_down_for_ever_keeps_its_newer_half(tmp_path: P
     for number in range(500):
         append(tmp_path / PROGRESS, line % number, limit=10_000)
         assert (tmp_path / PROGRESS).stat().st_size <= 10_000
+        assert (history(tmp_path).batches, history(tmp_path).rows) == (number + 1, number + 1)
     found = [one.batch for one in recorded(tmp_path)]
     assert found == list(range(found[0], 500))
     assert len(found) > 20
@@ -201,7 +227,8 @@ def test_what_the_log_lost_ends_a_run_unless_the_file_says_otherwise_and_other_p
     send(headrace_address, topic, [order_at(0, number) for number in range(5, 10)])
     with headrace.connect(headrace_address) as client:
         client.admin.delete_records(topic, {0: 8})
-    with pytest.raises(PipelineFailed, match="failOnDataLoss"):
+    advice = r"`fail_on_data_loss = false` in \[source\] goes on without what is lost; to begin anew .* remove .*/p "
+    with pytest.raises(PipelineFailed, match=advice):
         run(target=target)
     assert run(source={"fail_on_data_loss": False}, target=target).rows == 2
     with pytest.raises(PipelineFailed, match=r"the file has other parts than .* remove the pipeline's folder"):

@@ -8,7 +8,9 @@ import pytest
 
 from headrace.spark.errors import InvalidOption
 from headrace.spark.pipelines.kinds import KINDS
-from headrace.spark.pipelines.settings import Archive, Dedup, Rollup, Source, interval, load, parse, seconds
+from headrace.spark.pipelines.settings import Archive, Dedup, Rollup, Source, load, parse
+from headrace.spark.pipelines.times import interval, seconds
+from headrace.spark.pipelines.waits import overruled
 
 SOURCE = '[source]\ntopic = "orders"\n'
 TARGET = '[target]\ntopic = "done"\n'
@@ -54,6 +56,18 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
         ('name = "x"\n[source]\ntopics = "a"\n' + TARGET, "is 'topic' meant?"),
         ('name = "x"\n[source]\ntopic = 1\n' + TARGET, "[source] expected `str`"),
         ('name = "x"\n[source]\n' + TARGET, "a topic or a pattern"),
+        ('name = "x"\n[source]\npattern = "["\n' + TARGET, "[source] pattern '[' is not a regular expression"),
+        ('name = "x"\n[source]\ntopic = "a"\nmax_rows = -1\n' + TARGET, "[source] max_rows is a number of rows"),
+        (
+            'name = "x"\n[source]\ntopic = "a"\nstart = "tomorrow"\n' + TARGET,
+            "[source] start 'tomorrow' is no time; earliest, latest or 2026-01-31T12:00:00Z is",
+        ),
+        ('name = "x"\n[replay]\ntopic = "a"\nrate = -1\n' + TARGET, "[replay] rate is a number of rows a second"),
+        ('name = "x"\n[replay]\ntopic = "a"\nuntil = "noon"\n' + TARGET, "[replay] until 'noon' is no time"),
+        (
+            'name = "x"\n' + SOURCE + '[rollup]\nwindow = "0s"\nvalues = {n = "count"}\n' + TARGET,
+            "[rollup] window is longer than '0s'",
+        ),
         ('name = "x"\n[source]\ntopic = "a"\npattern = "b"\n' + TARGET, "a topic or a pattern"),
         ('name = "x"\n[source]\ntopic = "a"\nformat = "avro"\n' + TARGET, "needs a schema: a file"),
         ('name = "x"\n[source]\ntopic = "a"\nformat = "protobuf"\nschema = "a.desc"\n' + TARGET, "and a message"),
@@ -110,3 +124,27 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_length_of_time_is_said_as_spark_says_it(text: str, spark: str, length: float) -> None:
     assert interval(text) == spark
     assert seconds(spark) == length
+
+
+@pytest.mark.parametrize(
+    ("within", "late", "time", "told"),
+    [
+        ("1 hour", "10 minutes", "at", "[rollup] late = '10 minutes' is '1 hour' here, as [dedup] within: steps that"),
+        ("60s", "10 minutes", "at", "[dedup] within = '60s' is '10 minutes' here, as [rollup] late: steps that"),
+        ("1 hour", "60m", "at", ""),
+        ("1 hour", "10 minutes", "", ""),
+        ("1 hour", "10 minutes", "_timestamp", ""),
+    ],
+)
+def test_who_names_a_shorter_wait_than_another_step_of_the_same_time_is_told(
+    within: str, late: str, time: str, told: str
+) -> None:
+    steps = f'[dedup]\nby = ["id"]\ntime = "at"\nwithin = "{within}"\n[rollup]\ntime = "{time}"\nlate = "{late}"\n'
+    text = 'name = "x"\n' + SOURCE + 'format = "json"\n' + steps + 'window = "1m"\nvalues = {n = "count"}\n' + TARGET
+    assert [sentence[: len(told)] for sentence in overruled(parse(text))] == ([told] if told else [])
+
+
+def test_the_time_that_is_not_named_is_the_records_own() -> None:
+    named = '[dedup]\nby = ["key"]\nwithin = "1h"\ntime = "timestamp"\n'
+    (told,) = overruled(parse('name = "x"\n' + SOURCE + named + '[order]\nlate = "5s"\n' + TARGET))
+    assert told.startswith("[order] late = '5s' is '1h' here, as [dedup] within")

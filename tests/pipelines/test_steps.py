@@ -90,6 +90,35 @@ def test_steps_follow_each_other(
     assert [row.n for row in piping.read.parquet(str(tmp_path / "out")).orderBy("window_start").collect()] == [30, 30]
 
 
+def test_a_column_may_have_a_dot_in_its_name(
+    piping: SparkSession, headrace_address: str, topic: str, run: Run, tmp_path: Path
+) -> None:
+    def span(second: int, name: str) -> dict[str, object]:
+        return {"service.name": name, "at.start": f"2026-01-31T00:{second // 60:02}:{second % 60:02}.000000Z"}
+
+    spans = [span(0, "a"), span(1, "b"), span(1, "b"), span(300, "c")]
+    send(headrace_address, topic, [json.dumps(one).encode() for one in [*spans, {"service.name": "d"}]])
+    source = {"schema": "`service.name` string, `at.start` timestamp"}
+    aside, dedup = {"topic": f"{topic}.bad"}, {"by": ["service.name"], "time": "at.start", "within": "1s"}
+    order = {"time": "at.start", "late": "1s", "by": ["service.name"]}
+    target = {"topic": f"{topic}.out", "key": "service.name"}
+    run("sorted", source=source, deadletter=aside, dedup=dedup, order=order, target=target)
+    found = sorted(read(headrace_address, f"{topic}.out", 2), key=lambda record: record.key or b"")
+    assert [(record.key, json.loads(record.value or b"")) for record in found] == [(b"a", spans[0]), (b"b", spans[1])]
+    (bad,) = read(headrace_address, f"{topic}.bad", 1)
+    assert dict(bad.headers)["headrace.reason"] == b"at.start is null, and [dedup] goes by it"
+
+    archive = {"path": str(tmp_path / "files"), "time": "at.start"}
+    run("store", source=source, deadletter=aside, archive=archive)
+    values = {"n.all": "count", "last.at": "max(at.start)", "names": "distinct(service.name)"}
+    rollup = {"time": "at.start", "window": "1 minute", "late": "1s", "by": ["service.name"], "values": values}
+    replay = {"path": archive["path"], "time": "at.start", "since": "2026-01-31T00:00:01Z", "rate": 1000.0}
+    run("minutes", replay=replay, rollup=rollup, target={"topic": f"{topic}.minutes"})
+    (minute,) = read(headrace_address, f"{topic}.minutes", 1)
+    told = json.loads(minute.value or b"")
+    assert (told["service.name"], told["n.all"], told["last.at"]) == ("b", 2, spans[1]["at.start"])
+
+
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
@@ -114,7 +143,9 @@ def test_a_row_that_does_not_decode_stops_the_pipeline_by_name(
     headrace_address: str, topic: str, run: Run, tmp_path: Path
 ) -> None:
     send(headrace_address, topic, [order_at(0, 0), b"{not json"])
-    with pytest.raises(PipelineFailed, match=r"the value is not JSON of the schema, in topic .* partition 0 offset 1"):
+    with pytest.raises(
+        PipelineFailed, match=r"the value is not JSON of the schema: .*, in topic .* partition 0 offset 1"
+    ):
         run(archive={"path": str(tmp_path / "out"), "time": "at"})
 
 

@@ -272,6 +272,22 @@ def test_a_start_on_a_full_disk_works_or_says_so_and_works_when_there_is_space(b
     assert broker.values("orders") == [b"zero", b"one"]
 
 
+def test_a_node_that_starts_on_a_full_disk_serves_and_lets_go_of_what_is_old(broker: Broker) -> None:
+    broker.create_topic("old", config={"retention.ms": "60000", "segment.bytes": "16384"})
+    for _ in range(30):
+        broker.produce("old", b"x" * 1000)
+    for _ in range(3):  # and again and again
+        broker.crash()
+        broker.fill_disk()
+        broker.start()
+    assert broker.values("orders") == [b"zero"], "what was there can be read"
+    assert len(broker.values("old")) == 30
+    assert produce(broker, b"x" * 10_000, acks=WRITTEN) == Code.KAFKA_STORAGE_ERROR
+    broker.clock.advance("20 min")
+    assert broker.values("old") == []
+    assert produce(broker, b"x" * 10_000, acks=ALL) == 0
+
+
 # A failing sync
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from headrace.broker.wishes import MorePartitions
 from headrace.errors import CoordinatorUnavailable
 from headrace.records.codec import encode
@@ -98,6 +100,40 @@ async def test_new_records_at_the_offsets_of_lost_ones_are_delivered():
     partition = await node.partition()
     assert partition.high_watermark == 2  # its unsynced end is gone, and the offset is used again
     assert again.values == ["new"]
+
+
+@pytest.mark.parametrize("opens_at_once", [True, False])
+async def test_new_records_at_the_offsets_that_a_recovery_cut_off_are_delivered(opens_at_once: bool) -> None:
+    node = await started(AT_LEAST_ONCE)
+    taker = node.join(await node.open())
+    await node.publish("kept")
+    partition = await node.partition()
+    log = partition.log
+    size = log.segments[-1].size
+    await _unsynced(node, partition, "lost")
+    await node.settle()
+    told = []
+    taker.membership.acknowledge([(0, 0), (0, 1)], told.append)
+    await node.until(lambda: bool(told))
+    assert taker.clear() == ["kept", "lost"]
+
+    node.world.disk.fail_syncs(1, f"{partition.folder}/")
+    log.sync_soon()
+    await node.until(lambda: log.failed is not None)
+    node.world.disk.tear(log.segments[-1].path(), size)
+    if not opens_at_once:
+        node.world.disk.fail_syncs(1, "/metadata/")  # the new epoch is not kept: it stays closed
+    node.broker.maintain()
+    await node.settle()
+    assert (partition.log is not None) == opens_at_once
+    if not opens_at_once:  # somebody else comes before the queue looks again
+        node.broker.quorum.recover(node.broker.background)
+        await node.settle()
+    await node.publish("new", "newer")
+    assert partition.high_watermark == 3
+    node.broker.maintain()
+    await node.settle()
+    assert taker.values == ["new", "newer"]
 
 
 async def test_a_turn_of_acknowledgements_is_one_record_of_state():

@@ -83,12 +83,14 @@ def test_damaged_records_are_read_alike_as_rows_and_as_columns(
     body = damaged(bytes(twin.encode_records(given_records)[0][61:]), seed)
     count = len(given_records) if seed.random() < 0.7 else count
     same("decode_records", body, count, 5, 1_000, append_time)
+    same("survey", body, count, 5, 1_000, append_time, seed.randrange(4, 12), seed.randrange(2_000))
     same("decode_columns", [(body, count, 5, 1_000, append_time)])
 
 
 @given(st.binary(max_size=120), st.integers(-2, 20), st.integers(-2, 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 def test_bytes_of_any_kind_are_read_alike_as_records(data: bytes, count: int, offset: int, time: int) -> None:
     same("decode_records", data, count, offset, time, None)
+    same("survey", data, count, offset, time, None, 0, 0)
     same("decode_columns", [(data, count, offset, time, None)])
 
 

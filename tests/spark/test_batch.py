@@ -138,6 +138,40 @@ def test_what_retention_took_is_an_error_or_a_warning_never_silence(
     assert load(spark, address, topic).count() == 60
 
 
+@pytest.mark.parametrize("end", [None, 2000])
+def test_a_start_behind_the_end_is_an_error_or_a_warning_never_silence(
+    spark: SparkSession, address: str, topic: str, end: int | None
+) -> None:
+    create(address, topic, 1)
+    fill(address, topic, 10, 1)
+    options = {"startingOffsets": json.dumps({topic: {"0": 1000}})}
+    if end is not None:
+        options["endingOffsets"] = json.dumps({topic: {"0": end}})
+    words = f"partition 0 ends at 10, and was read or planned up to {end or 1000}: .*; failOnDataLoss=false"
+    with pytest.raises(PySparkException, match=words):
+        load(spark, address, topic, **options).count()
+    assert load(spark, address, topic, **options, failOnDataLoss="false").count() == 0
+    assert load(spark, address, topic, startingOffsets=json.dumps({topic: {"0": 10}})).count() == 0  # is no loss
+
+
+def test_an_end_before_the_start_is_refused_and_one_that_retention_passed_is_a_loss(
+    spark: SparkSession, address: str, topic: str
+) -> None:
+    create(address, topic, 1)
+    fill(address, topic, 100, 1)
+    end = json.dumps({topic: {"0": 30}})
+    words = "partition 0: the batch would start at 40 and end before that, at 30"
+    for start in ({"startingOffsets": json.dumps({topic: {"0": 40}})}, {"startingTimestamp": BASE_MS + 40}):
+        with pytest.raises(PySparkException, match=words):
+            load(spark, address, topic, endingOffsets=end, **start).count()
+    assert load(spark, address, topic, endingOffsets=end).count() == 30
+    with headrace.connect(address) as client:
+        client.admin.delete_records(topic, {0: 50})
+    with pytest.raises(PySparkException, match="took 0 to 29 before it was read; failOnDataLoss=false"):
+        load(spark, address, topic, endingOffsets=end).count()
+    assert load(spark, address, topic, endingOffsets=end, failOnDataLoss="false").count() == 0
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -47,6 +47,23 @@ spark.stop()
 """
 
 
+PIPELINE = """
+import sys
+from pathlib import Path
+from headrace.spark import pipelines
+from tests.spark.conftest import SETTINGS
+
+def where(tables):
+    import pyarrow as pa, pyspark
+    for table in tables:
+        yield pa.record_batch({"file": [pyspark.__file__]})
+
+spark = pipelines.session("lean", "local[1]", SETTINGS, log=Path(sys.argv[1]))
+print(spark.range(1).repartition(1).mapInArrow(where, "file string").collect()[0].file)
+spark.stop()
+"""
+
+
 def run(program_text: str, *arguments: str, **environment: str) -> str:
     known = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
     done = subprocess.run(
@@ -73,3 +90,8 @@ def test_a_session_of_ours_runs_workers_that_find_pyspark_compiled(headrace_addr
     values, found, kept = json.loads(run(SESSION, headrace_address, topic).splitlines()[-1])
     assert values == list(range(100))
     assert ".zip" not in found and kept == "1"
+
+
+def test_the_session_of_a_pipeline_that_is_run_from_the_terminal_does_so_too(tmp_path: Path) -> None:
+    program("java")
+    assert ".zip" not in run(PIPELINE, str(tmp_path / "spark.log")).splitlines()[-1]

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 import headrace
+from headrace.client.values import OffsetAt, TopicPartition
+from headrace.errors import OffsetOutOfRange
 from headrace.spark import reading
 from headrace.spark.errors import DataLost, InvalidOption
 from headrace.spark.options import source_options
 from headrace.spark.planning import Range
 from headrace.spark.schema import spark_schema
+from headrace.spark.source import BatchReader
 from headrace.spark.stream import StreamReader
 from tests.spark.data import create, fill
 
@@ -23,6 +29,22 @@ ALL = ReadAllAvailable()
 def reader(address: str, topic: str, **options: Any) -> StreamReader:
     given = {"servers": address, "subscribe": topic, **{name: str(value) for name, value in options.items()}}
     return StreamReader(source_options(given, is_stream=True), spark_schema(False))
+
+
+def batch(address: str, topic: str, **options: str) -> BatchReader:
+    given = {"servers": address, "subscribe": topic, **options}
+    return BatchReader(source_options(given, is_stream=False), spark_schema(False))
+
+
+@contextlib.contextmanager
+def open_transaction(address: str, topic: str, rows: int) -> Iterator[None]:
+    """Aborted at the end."""
+    with headrace.connect(address) as client:
+        member = client.admin.open_member(f"spark:{topic}", client.admin.draw_write(), "0.0", 60_000)
+        with client.column_producer(member=member) as producer:
+            producer.put(topic, pa.record_batch({"value": pa.array([b"open"] * rows)}))
+        yield
+        client.admin.abort_batch(f"spark:{topic}", 0, [member])
 
 
 def offsets(place: dict[str, Any]) -> dict[str, Any]:
@@ -141,6 +163,118 @@ def test_a_log_that_was_cut_is_told(address: str, topic: str) -> None:
     found.stop()
 
 
+@pytest.mark.parametrize("least", [None, 1_000], ids=["nothing waits", "few wait for company"])
+def test_what_a_log_that_was_cut_grows_by_is_read(address: str, topic: str, least: int | None) -> None:
+    """The stream stands where the log ends when that is seen, and not where it was before the cut."""
+    create(address, topic, 2)
+    fill(address, topic, 10, 1)
+    options = {} if least is None else {"minOffsetsPerTrigger": least}
+    found = reader(address, topic, startingOffsets="earliest", failOnDataLoss="false", **options)
+    start = found.latestOffset(found.initialOffset(), ALL)
+    limit = found.getDefaultReadLimit()
+    assert offsets(start) == {topic: {"0": 10, "1": 0}}
+    start[topic]["0"] = 99
+    if least is not None:
+        fill(address, topic, 2, 2, first=10)
+    seen = found.latestOffset(start, limit)
+    end = 10 if least is None else 11
+    assert offsets(seen) == {topic: {"0": end, "1": 0}} and seen[""]["ids"] == start[""]["ids"]
+    assert ranges(found, start, seen) == []
+    assert found.latestOffset(seen, limit) == seen
+    fill(address, topic, 5, 1)
+    after = found.latestOffset(seen, ALL)
+    assert (topic, 0, end, end + 5) in ranges(found, seen, after)
+    (lost,) = (found.reportLatestOffset() or {})[""]["lost"]
+    assert f"ends at {end}, and was read or planned up to 99" in lost
+    found.stop()
+
+
+def test_what_was_read_uncommitted_is_neither_lost_nor_read_again_by_who_reads_committed(
+    headrace_address: str, topic: str
+) -> None:
+    create(headrace_address, topic, 1)
+    fill(headrace_address, topic, 10, 1)
+    loose = reader(headrace_address, topic, startingOffsets="earliest", isolation="read_uncommitted")
+    with open_transaction(headrace_address, topic, 5):
+        end = loose.latestOffset(loose.initialOffset(), ALL)
+        assert offsets(end) == {topic: {"0": 15}}
+        strict = reader(headrace_address, topic)
+        assert strict.latestOffset(end, ALL) == end
+    fill(headrace_address, topic, 5, 1)
+    (one,) = ranges(strict, end, strict.latestOffset(end, ALL))
+    assert one.start == 15
+    loose.stop()
+    strict.stop()
+
+
+def test_an_end_within_an_open_transaction_is_told_as_that_and_not_as_a_loss(headrace_address: str, topic: str) -> None:
+    create(headrace_address, topic, 1)
+    fill(headrace_address, topic, 10, 1)
+    within = {"endingOffsets": f'{{"{topic}": {{"0": 15}}}}'}
+    with open_transaction(headrace_address, topic, 5):
+        words = "can be read up to 10, not 15, while a transaction is open in it: wait until that ends, or read with"
+        with pytest.raises(InvalidOption, match=words):
+            batch(headrace_address, topic, **within).partitions()
+        with pytest.raises(InvalidOption, match="can be read up to 10, not 12, while a transaction"):
+            batch(headrace_address, topic, startingOffsets=f'{{"{topic}": {{"0": 12}}}}').partitions()
+        (lenient,) = batch(headrace_address, topic, **within, failOnDataLoss="false").partitions()
+        assert lenient.value.ranges == [(topic, 0, 0, 10)]
+        (loose,) = batch(headrace_address, topic, **within, isolation="read_uncommitted").partitions()
+        assert loose.value.ranges == [(topic, 0, 0, 15)]
+        beyond = f'{{"{topic}": {{"0": 16}}}}'
+        with pytest.raises(DataLost, match="ends at 10, and was read or planned up to 16: the log was cut"):
+            batch(headrace_address, topic, endingOffsets=beyond).partitions()
+
+
+def test_a_batch_from_the_earliest_starts_where_that_is_by_now() -> None:
+    """Retention may pass between two looks at the log, and the user named no offset that is lost by it."""
+    where = TopicPartition("t", 0)
+    earliest, named = batch("h:1", "t"), batch("h:1", "t", startingOffsets='{"t": {"0": 3}}')
+    assert earliest._range(where, 3, 10, 5, 10, 10) == (*where, 5, 10)
+    assert earliest._range(where, 3, 10, 20, 20, 20) == (*where, 20, 20)
+    with pytest.raises(DataLost, match="took 3 to 4 before it was read"):
+        named._range(where, 3, 10, 5, 10, 10)
+
+
+def test_positions_of_a_group_are_published_when_spark_asks_what_comes_next(address: str, topic: str) -> None:
+    """With no listener; once for each place."""
+    create(address, topic, 1)
+    fill(address, topic, 10, 1)
+    found = reader(address, topic, startingOffsets="earliest", group=f"g-{topic}")
+    end = found.latestOffset(found.initialOffset(), ALL)
+    with headrace.connect(address) as client:
+        assert [at.offset for at in client.admin.group_offsets(f"g-{topic}").values()] == [0]
+        found.latestOffset(end, ALL)
+        assert [at.offset for at in client.admin.group_offsets(f"g-{topic}").values()] == [10]
+        client.admin.alter_group_offsets(f"g-{topic}", {(topic, 0): 7})
+        found.latestOffset(end, ALL)
+        assert [at.offset for at in client.admin.group_offsets(f"g-{topic}").values()] == [7]
+    found.stop()
+
+
+def test_what_retention_took_is_told_with_the_latest_offsets_and_no_batch_is_filled_with_it(
+    address: str, topic: str
+) -> None:
+    create(address, topic, 1)
+    fill(address, topic, 30, 1)
+    strict = reader(address, topic, startingOffsets="earliest")
+    lenient = reader(address, topic, startingOffsets="earliest", failOnDataLoss="false")
+    start = strict.initialOffset()
+    lenient.latestOffset(start, ALL)
+    assert "lost" not in (lenient.reportLatestOffset() or {})[""]
+    with headrace.connect(address) as client:
+        client.admin.delete_records(topic, {0: 20})
+    words = "retention or a deletion took 0 to 19 before it was read"
+    with pytest.raises(DataLost, match=words):
+        strict.latestOffset(start, ALL)
+    end = lenient.latestOffset(start, ReadMaxRows(4))
+    assert ranges(lenient, start, end) == [(topic, 0, 20, 24)]
+    (lost,) = (lenient.reportLatestOffset() or {})[""]["lost"]
+    assert lost.endswith(words) and "lost" not in end[""]
+    strict.stop()
+    lenient.stop()
+
+
 def test_a_batch_that_was_planned_before_its_topic_was_made_anew_reads_nothing_of_the_new_one(
     address: str, topic: str
 ) -> None:
@@ -193,6 +327,47 @@ def test_a_batch_that_was_planned_beyond_the_end_of_its_log_is_told_and_not_wait
     assert sum(table.num_rows for table in reading.read(lenient._options, lenient._schema, beyond, {})) == 6
     strict.stop()
     lenient.stop()
+
+
+class CutAndGrown:
+    """A client and its reader, whose log was cut below where the reader stands, and has grown again before it is asked
+    where it ends."""
+
+    def __init__(self) -> None:
+        self.admin = self
+        self.at, self.is_told = 5, False
+
+    def columns(self, *topics: str, **options: Any) -> contextlib.nullcontext[CutAndGrown]:
+        return contextlib.nullcontext(self)
+
+    def offsets(self, topic: str, at: str) -> dict[int, OffsetAt]:
+        return {0: OffsetAt(0 if at == "start" else 20, -1)}
+
+    def position(self, topic: str, partition: int) -> int:
+        return self.at
+
+    def seek(self, topic: str, partition: int, to: int) -> None:
+        self.at, self.is_told = to, True
+
+    def take(self, timeout: float) -> pa.RecordBatch | None:
+        if not self.is_told:
+            error = OffsetOutOfRange(5, -1, 3)
+            error.cause = "the log was cut at 3 and has gone on"
+            raise error
+        first, self.at = self.at, 10
+        return pa.record_batch({"offset": pa.array(range(first, 10))}) if first < 10 else None
+
+
+def test_a_log_that_is_cut_and_grows_again_under_a_task_is_told() -> None:
+    ranges = [Range("t", 0, 0, 10)]
+    strict, lenient = (
+        source_options({"servers": "h:1", "subscribe": "t", "failOnDataLoss": word}, is_stream=False)
+        for word in ("true", "false")
+    )
+    with pytest.raises(DataLost, match="the log was cut at 3 and has gone on; failOnDataLoss=false"):
+        list(reading._tables(CutAndGrown(), strict, ranges, []))  # type: ignore[arg-type]
+    (table,) = reading._tables(CutAndGrown(), lenient, ranges, [])  # type: ignore[arg-type]
+    assert table.column("offset").to_pylist() == [5, 6, 7, 8, 9]
 
 
 def test_a_reader_travels_without_its_connections(address: str, topic: str) -> None:

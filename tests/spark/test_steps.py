@@ -4,12 +4,15 @@ by the same plays."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.clients.conftest import program
+from tests.spark.driver import Query
 from tests.spark.mortal_node import LEDGER_FIRST, LEDGER_LAST, NO_LEDGER, NO_REFUSAL
 from tests.spark.stage import BATCHES, EXPECTED, Stage
 from tests.spark.traps import (
@@ -81,6 +84,21 @@ def assert_exact(stage: Stage, name: str, traps: list[Trap]) -> None:
 )
 def test_every_row_is_there_once_whoever_dies_at_a_step(stage: Stage, topic: str, step: str, victim: str) -> None:
     assert_exact(stage, topic, [Trap(step, victim, 1)])
+
+
+def test_a_broker_that_dies_when_the_query_is_done_is_read_in_its_next_life(
+    stage: Stage, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a trap at a marker of the last batch."""
+    run = stage._run
+
+    def last_breath(query: Query, deadline: float) -> str:
+        told = run(query, deadline)
+        os.kill(stage.cast.broker, signal.SIGKILL)
+        return told
+
+    monkeypatch.setattr(stage, "_run", last_breath)
+    assert stage.play(topic) == EXPECTED
 
 
 @pytest.mark.long

@@ -81,13 +81,16 @@ def test_a_growing_topic_and_its_new_partitions_are_followed(
     assert rows(spark.read.parquet(str(tmp_path / "out"))) == records(address, topic)
 
 
+@pytest.mark.parametrize("is_registered", [False, True], ids=["as Spark finds it", "registered"])
 def test_progress_shows_as_the_positions_of_a_group(
-    spark: SparkSession, address: str, topic: str, tmp_path: Path
+    spark: SparkSession, address: str, topic: str, tmp_path: Path, is_registered: bool
 ) -> None:
-    headrace.spark.register(spark)
+    session = spark.newSession()  # which nobody has registered with
+    if is_registered:
+        headrace.spark.register(session)
     create(address, topic)
     fill(address, topic, 90)
-    run(stream(spark, address, topic, group=f"spark-{topic}"), tmp_path)
+    run(stream(session, address, topic, group=f"spark-{topic}", maxOffsetsPerTrigger=60), tmp_path)
     with headrace.connect(address) as client:
 
         def published() -> list[int]:

@@ -82,6 +82,81 @@ def test_avro_protobuf_msgpack_and_text_are_decoded(
         assert second.value_raw == b"\xc1\xff\xff" and second.value_error, name
 
 
+AVRO = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": "string"},
+        {"name": "at", "type": {"type": "record", "name": "P", "fields": [{"name": "x", "type": "double"}]}},
+    ],
+}
+
+
+def avro(number: int) -> bytes:
+    out = io.BytesIO()
+    row = {"id": number, "name": "n", "at": {"x": number / 2}}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(AVRO), row)
+    return out.getvalue()
+
+
+def test_a_schema_is_a_projection_of_decoded_values_too(spark: SparkSession, address: str, topic: str) -> None:
+    """What does not fit it is a bad value, and stops no query."""
+    put(address, topic, avro(1), avro(2**40), b"\xff", avro(3))
+    schema = "offset long, value struct<at:struct<x:float>,id:int>, value_error string, value_raw binary"
+    given = {"value_format": "avro", "value_schema": json.dumps(AVRO)}
+    found = load(spark, address, topic, schema, **given).orderBy("offset").collect()
+    assert [row.value and (row.value.at.x, row.value.id) for row in found] == [(0.5, 1), None, None, (1.5, 3)]
+    assert [row.value_raw for row in found] == [None, avro(2**40), b"\xff", None]
+    assert "it does not fit struct<at" in found[1].value_error and "1099511627776" in found[1].value_error
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("value struct<id:bigint,nam:string>", "'value' has no field 'nam' by its format; there are id, name, at"),
+        ("value struct<at:struct<y:double>>", "'value.at' has no field 'y' by its format; there are x"),
+        ("value string", "'value' is struct<.*> by its format and cannot be read as string"),
+        ("value struct<at:string>", "'value.at' is struct<x:double> by its format and cannot be read as string"),
+        ("value struct<name:int>", "'value.name' is string by its format and cannot be read as int"),
+        ("value struct<id:decimal(10,0)>", "'value.id' is bigint by its format and cannot be read as decimal"),
+        ("value struct<id:array<bigint>>", "'value.id' is bigint by its format and cannot be read as array<bigint>"),
+    ],
+)
+def test_a_schema_that_decoded_values_cannot_have_is_refused_in_a_sentence(
+    spark: SparkSession, address: str, topic: str, schema: str, words: str
+) -> None:
+    """Not read as null, and not by a task that dies of it."""
+    put(address, topic, avro(1))
+    given = {"value_format": "avro", "value_schema": json.dumps(AVRO)}
+    with pytest.raises(PySparkException, match=words):
+        load(spark, address, topic, schema, **given).collect()
+
+
+def test_messages_and_texts_are_not_read_as_what_they_are_not(
+    spark: SparkSession, address: str, topic: str, tmp_path: Path
+) -> None:
+    files, order = descriptors()
+    (tmp_path / "order.desc").write_bytes(files)
+    big, small = order(id=2**64 - 1), order(id=7, tags={"x": 3})
+    put(address, topic, small.SerializeToString(), big.SerializeToString())
+    given = {
+        "value_format": "protobuf",
+        "value_schema": str(tmp_path / "order.desc"),
+        "value_message": "t.Order",
+    }
+    schema = "offset long, value struct<id:bigint,tags:map<string,bigint>>, value_error string"
+    found = load(spark, address, topic, schema, **given).orderBy("offset").collect()
+    assert [row.value and (row.value.id, row.value.tags) for row in found] == [(7, {"x": 3}), None]
+    assert "it does not fit" in found[1].value_error
+    as_bytes = load(spark, address, topic, "offset long, value binary", value_format="text").orderBy("offset")
+    assert as_bytes.collect()[0].value == small.SerializeToString()
+    with pytest.raises(PySparkException, match="column 'value' has no field 'price' by its format; there are id, name"):
+        load(spark, address, topic, "value struct<price:double>", **given).collect()
+    with pytest.raises(PySparkException, match="column 'value' is string by its format and cannot be read as int"):
+        load(spark, address, topic, "value int", value_format="text").collect()
+
+
 def test_a_stream_decodes_too(spark: SparkSession, address: str, topic: str, tmp_path: Path) -> None:
     put(address, topic, b'{"id": 1}', b"nonsense", b'{"id": 2}')
     run(stream(spark, address, topic, **{"value.format": "json"}), tmp_path)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from headrace.records import kernel
 from headrace.spark.jars import kafka_jars
 from headrace.spark.pipelines.session import SHIPPED
 from tests.clients.conftest import program
@@ -66,7 +67,8 @@ def test_the_workers_get_the_package_with_its_kernels_from_the_driver(done: Done
     assert "ModuleNotFoundError" in asked.stderr
     for folder, file, is_native in done.told["where"]:
         assert Path(file).resolve() != SOURCES / "headrace" / "__init__.py"
-        assert SHIPPED in file and Path(file).is_relative_to(folder) and is_native
+        assert SHIPPED in file and Path(file).is_relative_to(folder)
+        assert is_native == kernel.NATIVE, "as the driver has them"
 
 
 def test_both_workers_took_part(done: Done) -> None:

@@ -2,20 +2,25 @@
 
 The log is opened on first use, off the loop, because opening is recovering; until then `log` is None and callers wait
 for `opened()`. `append` only stages; a batch can be read, and acknowledged as written, after the broker's `flush`.
+
+A log that failed is opened anew in a new leader epoch, as all are after a start: what recovery cuts off was readable,
+its offsets will be other records', and by the epoch a reader can tell.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.broker.config import TopicConfig
+from headrace.broker import opened, refusals
+from headrace.broker.refusals import OURS
+from headrace.cluster import controller
 from headrace.cluster.image import PartitionImage
 from headrace.errors import (
     CorruptBatch,
     FencedLeaderEpoch,
     HeadraceError,
     InvalidRecord,
-    InvalidTimestamp,
     InvalidTopicName,
     KeptForever,
     MessageTooLarge,
@@ -29,11 +34,11 @@ from headrace.errors import (
 from headrace.log.config import Done, Staged
 from headrace.log.log import AnyLog, Log
 from headrace.log.reader import FileRead, ReadResult
+from headrace.log.span import Span
 from headrace.ports import Buffer, Promise
-from headrace.records import codec
-from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header, stamp_append_time, validate
+from headrace.records.batch import BatchHeader, read_header, stamp_append_time, validate
 from headrace.records.control import Marker, encode_marker
-from headrace.records.header import CONTROL, TRANSACTIONAL
+from headrace.records.header import TRANSACTIONAL
 
 if TYPE_CHECKING:
     from headrace.broker.broker import Broker
@@ -50,13 +55,13 @@ class Waiter(Protocol):
 
 
 class Partition:
-    __slots__ = ("_broker", "_opening", "_waiters", "dirty", "error", "image", "index", "log", "topic")
+    __slots__ = ("_broker", "_had_failed", "_opening", "_waiters", "dirty", "error", "image", "index", "log", "topic")
 
     def __init__(self, broker: Broker, topic: Topic, index: int, image: PartitionImage) -> None:
         self._broker, self.topic, self.index, self.image = broker, topic, index, image
         self.log: AnyLog | None = None
         self.error: HeadraceError | None = None
-        self.dirty = False
+        self.dirty = self._had_failed = False
         self._opening: list[Done] = []  # one for each who waits
         self._waiters: dict[Waiter, None] = {}
 
@@ -106,7 +111,23 @@ class Partition:
             return
         self._opening.append(done)
         if len(self._opening) == 1:
+            if self._had_failed:
+                self._begin_epoch()
+            else:
+                self._broker.open_log(self, self._opened)
+
+    def _begin_epoch(self) -> None:
+        topic_id, index = self.topic.image.topic_id, self.index
+        begin = partial(controller.begin_epoch, topic_id=topic_id, index=index)
+        self._broker.quorum.propose(begin, self._epoch_begun, is_vital=True)
+
+    def _epoch_begun(self, error: HeadraceError | None) -> None:
+        error = error or self.error
+        if error is None:
+            self._had_failed = False
             self._broker.open_log(self, self._opened)
+        else:
+            self._opened(None, error)
 
     def _opened(self, log: AnyLog | None, error: BaseException | None) -> None:
         waiting, self._opening = self._opening, []
@@ -135,7 +156,7 @@ class Partition:
         if self.log is not None:
             self.topic.traffic.took_in(self.log)
             self.log.close()
-            self.log = None
+            self.log, self._had_failed = None, True
 
     def close(self, error: HeadraceError) -> None:
         """No more service: whoever comes, or waits, is told `error`."""
@@ -153,15 +174,14 @@ class Partition:
         known here, it has to be the first batch."""
         try:
             header = validate(batch)
-        except CorruptBatch:
-            _refuse_several(batch)
+        except CorruptBatch as error:
+            refusals.refuse_undamaged(batch, error)
             raise
         return self.take(batch, header, now_ms, is_first)
 
     def take(self, batch: Buffer, header: BatchHeader, now_ms: int, is_first: bool = False) -> Staged:
         """As `append`, of a batch that is whole and has this header: whether this partition takes it."""
-        log = self.log
-        assert log is not None
+        log = self.log if self.log is not None else self._open_log()
         topic = self.topic
         config = topic.config
         if len(batch) > config.max_message_bytes:
@@ -169,20 +189,20 @@ class Partition:
                 f"{len(batch)} bytes are over the topic's max.message.bytes={config.max_message_bytes}"
             )
         attributes = header.attributes
-        if attributes & CONTROL:
-            raise InvalidRecord("control batches are the broker's to write")
+        if attributes & OURS:
+            refusals.refuse_ours(attributes)
         if attributes & TRANSACTIONAL and header.producer_id < 0:
             raise InvalidRecord("a transactional batch has its producer's id")
         if topic.is_guarded:
             if topic.is_ours:
                 raise InvalidTopicName(f"{topic.name!r} is the broker's own to write")
-            _refuse_keyless(batch)
+            opened.refuse_keyless(batch, header)
         if topic.is_log_append_time:
             batch, header = _stamped(batch, header, now_ms)
         elif header.max_timestamp != NO_TIMESTAMP:
             early, late = config.timestamp_before_max_ms, config.timestamp_after_max_ms
             if header.max_timestamp > now_ms + late or header.base_timestamp < now_ms - early:
-                _refuse_timestamp(header, config, now_ms)
+                refusals.refuse_timestamp(header, config, now_ms)
         if is_first and header.base_sequence and log.producers.state(header.producer_id) is None:
             raise OutOfOrderSequence(
                 f"producer {header.producer_id} is new here and began with sequence {header.base_sequence} instead of 0"
@@ -196,8 +216,7 @@ class Partition:
 
     def stage(self, batch: Buffer, header: BatchHeader, now_ms: int) -> Staged:
         """What was checked already."""
-        log = self.log
-        assert log is not None
+        log = self.log if self.log is not None else self._open_log()
         staged = log.stage(batch, header, now_ms, self.image.leader_epoch)
         if not staged.duplicate and not self.dirty:
             self._mark_dirty()
@@ -254,6 +273,13 @@ class Partition:
 
     # Reading
 
+    def serving_log(self) -> AnyLog:
+        """Its log, or why there is none to ask: of one that failed, recovery may cut off what it would tell of."""
+        log = self._open_log()
+        if log.failed is not None:
+            raise log.failed
+        return log
+
     @property
     def start_offset(self) -> int:
         assert self.log is not None
@@ -305,6 +331,11 @@ class Partition:
         up_to = self.log.stable_offset if committed else None
         return self.log.read(offset, max_bytes, up_to=up_to, at_least_one=at_least_one)
 
+    def span(self, offset: int, max_bytes: int, *, committed: bool = False) -> Span | None:
+        """What `read` would give, to be sent unseen. None: read it."""
+        assert self.log is not None
+        return self.log.span(offset, max_bytes, self.log.stable_offset if committed else None)
+
     async def delete_records(self, before: int) -> int:
         """Nothing before that offset can be read any more, after a restart neither; -1: all that is readable now. The
         new start."""
@@ -341,24 +372,6 @@ class Partition:
         if self._waiters:
             for waiter in tuple(self._waiters):
                 waiter.wake(self)
-
-
-def _refuse_several(batch: Buffer) -> None:
-    """Whole batches one after the other are not damage, which a client would send again."""
-    if len(batch) >= HEADER_BYTES and HEADER_BYTES <= read_header(batch).size < len(batch):
-        raise InvalidRecord("a producer sends exactly one batch for a partition")
-
-
-def _refuse_keyless(batch: Buffer) -> None:
-    if any(record.key is None for record in codec.decode(batch)):
-        raise InvalidRecord("every record of a compacted topic has a key")
-
-
-def _refuse_timestamp(header: BatchHeader, config: TopicConfig, now_ms: int) -> None:
-    raise InvalidTimestamp(
-        f"timestamps {header.base_timestamp} to {header.max_timestamp} are outside of what is taken at {now_ms}: "
-        f"{config.timestamp_before_max_ms} ms before, {config.timestamp_after_max_ms} ms after"
-    )
 
 
 def _stamped(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[Buffer, BatchHeader]:

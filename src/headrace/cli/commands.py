@@ -44,7 +44,14 @@ from headrace.cli.inside import (
 WIDTH = 100  # the widest that help gets; wider lines are hard to read, and the documents hold this many
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": WIDTH}
 EXAMPLES = "\nExamples:\n"
-ELSEWHERE = {"--from-beginning": "--start start, which is the default"}  # what hands know from other tools of Kafka
+ELSEWHERE = {  # what hands know from other tools, for commands that have the option beside it: what to say here
+    "--from-beginning": ("--start", "it is --start start, which is the default"),
+    "--offset": ("--start", "it is --start N"),
+    "--group": (
+        "--committed",
+        "it reads outside of groups: `headrace subscribe TOPIC --group NAME` is a member of one",
+    ),
+}
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,8 +98,9 @@ class Ours(Shape):
             known = [name for parameter in self.get_params(ctx) for name in parameter.opts]
             near = get_close_matches(error.option_name, [name for name in known if name.startswith("-")])
             words = f"; did you mean {' or '.join(near)}?" if near else ""
-            if error.option_name in ELSEWHERE and "--start" in known:
-                words = f"; it is {ELSEWHERE[error.option_name]}"
+            beside, said = ELSEWHERE.get(error.option_name, ("", ""))
+            if beside in known:
+                words = f"; {said}"
             raise UsageError(f"{ctx.command_path} has no option {error.option_name}{words}", ctx) from None
 
     def get_short_help_str(self, limit: int = WIDTH) -> str:

@@ -136,7 +136,9 @@ def show_(
 
 @app.command(context_settings={"ignore_unknown_options": True})  # `explain --kafka` asks about a flag of serve
 def explain(
-    name: Annotated[str, typer.Argument(metavar="KEY", help="a key, flag or variable", autocompletion=keys)],
+    name: Annotated[
+        str, typer.Argument(metavar="KEY", help="a key, flag or variable, or Kafka's name", autocompletion=keys)
+    ],
     flags: Flags = None,
     config: ConfigFile = None,
 ) -> None:
@@ -144,6 +146,7 @@ def explain(
 
     Examples:
       headrace config explain kafka.listen
+      headrace config explain log.retention.ms
       headrace config explain --config headrace.toml HEADRACE_IDLE_MS
       headrace config explain kafka.listen -- --kafka 0.0.0.0:9092
     """

@@ -17,6 +17,7 @@ import typer
 from headrace.cli import record_filter
 from headrace.cli.connecting import with_client
 from headrace.cli.exits import not_found, usage
+from headrace.cli.last_records import last_records
 from headrace.cli.options import current, detail, note
 from headrace.cli.parsing import Position, position, whole_numbers
 from headrace.cli.printing import Printer
@@ -24,6 +25,7 @@ from headrace.cli.topics import ByPattern, TopicNames, several
 
 if TYPE_CHECKING:
     from headrace.aio import Client, Consumer
+    from headrace.client.positions import Positions
 
 FLUSH_S = 0.1  # how late a record may show
 
@@ -60,6 +62,10 @@ class Wanted(msgspec.Struct, frozen=True):
     filters: list[str]
     committed: bool
 
+    @property
+    def isolation(self) -> str:
+        return "read_committed" if self.committed else "read_uncommitted"
+
 
 def consume(
     topics: TopicNames,
@@ -75,8 +81,8 @@ def consume(
 ) -> None:
     r"""Read records, from a position to another; without more, all that are there.
 
-    A position is start, end, an offset (100), so many before the end (-10, of each partition) or a time (@2026-01-31,
-    @2026-01-31T12:00, @-10m, @1700000000).
+    A position is start, end, an offset (100), so many records before the end (-10, of each partition) or a time
+    (@2026-01-31, @2026-01-31T12:00, @-10m, @1700000000).
 
     What is printed is the value and a line end; -f gives a format, -o jsonl everything, for `headrace produce` too.
     In a format %t is the topic, %p partition, %o offset, %i id, %T timestamp (%D as a date), %k key, %s value, %h
@@ -141,11 +147,11 @@ def _read(asked: Wanted) -> None:
         detail(f"reading {', '.join(names)}")
         consumer = client.consumer(
             *names,
-            start=asked.start,
-            end=asked.end,
+            start=await _offsets(client, names, asked, asked.start),
+            end=await _offsets(client, names, asked, asked.end) if asked.end is not None else None,
             partitions=asked.partitions,
             follow=asked.follow,
-            isolation="read_committed" if asked.committed else "read_uncommitted",
+            isolation=asked.isolation,
         )
         async with consumer:
             return await _print(consumer, printer, keep, asked.count)
@@ -156,6 +162,13 @@ def _read(asked: Wanted) -> None:
         printer.close()
     if not found and options.output is None:
         note("No records there." if keep is None else "No records there that the filter lets through.")
+
+
+async def _offsets(client: Client, topics: list[str], asked: Wanted, at: Position) -> Positions:
+    """So many records before the end are looked for; the client itself counts offsets."""
+    if isinstance(at, int) and at < 0:
+        return await last_records(client, topics, asked.partitions, -at, asked.isolation)
+    return at
 
 
 async def _print(consumer: Consumer, printer: Printer, keep: record_filter.Condition | None, count: int | None) -> int:

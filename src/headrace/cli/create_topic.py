@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.doors import speaker
 from headrace.cli.exits import usage
 from headrace.cli.options import current
 from headrace.cli.parsing import position
 from headrace.cli.publish import DoorOption
+from headrace.cli.speakers import speaker
 from headrace.cli.speaking.saying import Saying
 from headrace.cli.speaking.wishes import Create, Past, check
 from headrace.client.values import Time
@@ -37,8 +37,8 @@ def create_topic(
     """
     given = {"--partitions": partitions, "--retention": retention, "--rf": rf, "--owner-id": owner_id}
     check("create-topic", door, given)
-    with Saying(current(), is_one=True) as say:
-        speaker(door).create_topic(Create(topic, partitions or 1, retention, rf, owner_id), say)
+    with Saying(current(), is_one=True) as say, speaker(door) as at:
+        at.create_topic(Create(topic, partitions or 1, retention, rf, owner_id), say)
 
 
 def history(
@@ -69,8 +69,8 @@ def history(
     wish = Past(topic, count, partition, from_offset, to_offset, since_ms, until_ms)
     if wish.is_range and count is not None and count < 1:
         raise usage(f"{count} is no number of messages of a range", "a number from 1 on, or none for all of it")
-    with Saying(current()) as say:
-        speaker(door).history(wish, say)
+    with Saying(current()) as say, speaker(door) as at:
+        at.history(wish, say)
 
 
 def _bound(option: str, text: str | None) -> tuple[int | None, int | None]:

@@ -1,4 +1,4 @@
-"""Where a door of a server is, and who speaks its language.
+"""Where a door of a server is.
 
 The first of: `--server` (the door's own address), the variable that `serve` has for it (HEADRACE_LINES), for http
 BROKER_API and BROKER_PEERS, what the server tells of its doors (HEADRACE_SERVER, a context, 127.0.0.1:9092), the door's
@@ -8,10 +8,9 @@ taken only where nothing names a server and none answers at 127.0.0.1:9092, or w
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,26 +25,10 @@ from headrace.node.settings.table import LISTEN
 
 if TYPE_CHECKING:
     from headrace.aio import Client
-    from headrace.cli.speaking.wishes import Speaker
 
 NOBODY_NAMED_S = 2.0  # for the server that nothing names: it is on this machine, or not there
 BOUND = ".bound"  # of the settings that say where a node's doors are
 ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
-SPEAKERS = {
-    "kafka": "headrace.cli.speaking.kafka:KafkaSpeaker",
-    "binary": "headrace.cli.speaking.binary:BinarySpeaker",
-    "lines": "headrace.cli.speaking.lines:LinesSpeaker",
-    "json": "headrace.cli.speaking.json:JsonSpeaker",
-    "http": "headrace.cli.speaking.http:HttpSpeaker",
-    "msgpack": "headrace.cli.speaking.msgpack:MsgpackSpeaker",
-}
-
-
-def speaker(door: str) -> Speaker:
-    asked = options.current()
-    places = split(place_of(door, asked), door)
-    module, _, name = SPEAKERS[door].partition(":")
-    return cast("Speaker", getattr(importlib.import_module(module), name)(places, asked.timeout_s))
 
 
 def place_of(door: str, asked: Options) -> str:
@@ -97,16 +80,26 @@ def usual_port(door: str) -> int:
 
 async def door_of(client: Client, door: str, asked: Options) -> str:
     """Where the server says that the door listens, `NoDoor` if it has none; the usual port where it does not tell."""
-    host = asked.servers[0].rpartition(":")[0] or asked.servers[0]
+    there = await told_place(client, door, asked)
+    if there is None:
+        there = f"{_host(asked)}:{usual_port(door)}"
+        options.note(f"{asked.server} does not tell where its doors are: taking {there}, the usual port of {door}.")
+    return there
+
+
+async def told_place(client: Client, door: str, asked: Options) -> str | None:
+    """None: the server does not tell. `NoDoor` if it tells of doors, and not of this one."""
     told = await _told(client)
     if told is None:
-        place = f"{host}:{usual_port(door)}"
-        options.note(f"{asked.server} does not tell where its doors are: taking {place}, the usual port of {door}.")
-        return place
+        return None
     if door not in told:
         raise NoDoor(asked.server, door, told)
     at, _, port = told[door].rpartition(":")
-    return f"{host if at.strip('[]') in ANY_HOST else at}:{port}"
+    return f"{_host(asked) if at.strip('[]') in ANY_HOST else at}:{port}"
+
+
+def _host(asked: Options) -> str:
+    return asked.servers[0].rpartition(":")[0] or asked.servers[0]
 
 
 async def _told(client: Client) -> dict[str, str] | None:

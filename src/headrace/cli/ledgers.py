@@ -61,8 +61,8 @@ def ledgers(
     """List the ledgers of streaming queries: the last batch of each that was committed, and when.
 
     A query of Spark is `spark:` and its id, which is in its checkpoint; a batch write with a `writeId` is
-    `spark-batch:` and that; a batch write without one is `once:spark:` and a name by chance, and goes by itself after
-    a day.
+    `spark-write:`, that, `/` and its topic (of older versions `spark-batch:` and the id alone); a batch write without
+    one is `once:spark:` and a name by chance, and goes by itself after a day.
 
     Examples:
       headrace txn ledgers
@@ -90,7 +90,7 @@ def forget(
 
     Examples:
       headrace txn forget spark:0b5a1f04-6f35-4a1c-8f0e-3f9b8f4a7a52
-      headrace txn forget spark-batch:nightly --dry-run
+      headrace txn forget spark-write:nightly/orders --dry-run
     """
     found = with_client(lambda client: _one(client, query))
     if found.open_members:

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.doors import place_of, split
 from headrace.cli.options import current
-from headrace.cli.speaking.msgpack import MsgpackSpeaker
+from headrace.cli.speakers import speaker
 from headrace.cli.speaking.saying import Saying
 from headrace.cli.speaking.wishes import Subscribe
 
@@ -30,7 +29,5 @@ def command(
       headrace log-metrics
       headrace log-metrics --address 127.0.0.1:36912 -o jsonl
     """
-    asked = current()
-    places = split(address or place_of("msgpack", asked), "msgpack")
-    with Saying(asked) as say:
-        MsgpackSpeaker(places, asked.timeout_s).subscribe(Subscribe(PATTERN, count=count), say)
+    with Saying(current()) as say, speaker("msgpack", address) as at:
+        at.subscribe(Subscribe(PATTERN, count=count), say)

@@ -5,8 +5,11 @@ Only `run` starts Spark; the others look at the pipeline's file and folder. `lis
 
 from __future__ import annotations
 
+import logging
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -19,10 +22,14 @@ from headrace.cli.options import current, is_given, note
 from headrace.cli.output import Column, done, show, show_one
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from headrace.spark.pipelines.settings import Settings
 
 app = Noun("Pipelines on Spark: list the kinds, show one, run, status, stop.")
 STOP_LOOK_S = 0.5
+FINISHING = "finishing the micro-batch; Ctrl-C once more does not wait for it"
+ENDING = "ending; Spark takes some seconds for it"
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="the pipeline's TOML file")]
 
@@ -77,6 +84,7 @@ def show_(what: Annotated[str, typer.Argument(metavar="KIND|FILE", help="a kind,
     """
     from headrace.spark.pipelines.kinds import KINDS
     from headrace.spark.pipelines.settings import parse, tree_of
+    from headrace.spark.pipelines.waits import overruled
 
     if what in KINDS:
         if current().output is None:
@@ -87,6 +95,8 @@ def show_(what: Annotated[str, typer.Argument(metavar="KIND|FILE", help="a kind,
         settings = _settings(Path(what))
     else:
         raise not_found(f"{what!r} is no kind of pipeline and no file", f"kinds: {', '.join(KINDS)}")
+    for sentence in overruled(settings):
+        note(sentence)
     tree = tree_of(settings)
     show_one(tree, tuple(Column(name) for name in tree))
 
@@ -133,38 +143,53 @@ def run(
 
 def _run(settings: Settings, master: str, chosen: dict[str, str], plots: bool) -> None:
     from headrace.spark import check_java
-    from headrace.spark.pipelines import run as run_pipeline
-    from headrace.spark.pipelines import session
-    from headrace.spark.pipelines.preflight import check_ready
-    from headrace.spark.pipelines.run import PipelineFailed
-    from headrace.spark.pipelines.session import LOG
+    from headrace.spark.pipelines.exclusive import PipelineRuns
+    from headrace.spark.pipelines.preflight import check_master, check_ready
+    from headrace.spark.pipelines.run import PipelineFailed, run_in
+    from headrace.spark.pipelines.waits import overruled
 
     check_java()
-    check_ready(settings)
-    note(f"starting Spark at {master}; what it says itself goes to {settings.home / LOG}")
-    spark = session(settings.name, master, chosen, delta=settings.is_delta, log=settings.home / LOG)
-    try:
-        with _Asked() as asked:
-            report = run_pipeline(spark, settings, note, asked.to_stop)
-    except PipelineFailed as error:
-        if error.report is not None:
-            note(error.report.line)
-        raise
-    finally:
-        spark.stop()
-        if plots:
-            _draw(settings)
-    done(report.line, report)
+    known = check_ready(settings)
+    check_master(master)
+    for sentence in (*known, *overruled(settings)):
+        note(sentence)
+    with _Asked() as asked:
+        try:
+            report = run_in(_spark(settings, master, chosen, asked), settings, note, asked.to_stop)
+        except PipelineRuns:
+            plots = False  # of the other run
+            raise
+        except PipelineFailed as error:
+            if error.report is not None:
+                note(error.report.line)
+            raise
+        finally:
+            if plots:
+                _draw(settings)
+        done(report.line, report)
     if asked.by_hand:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def _spark(settings: Settings, master: str, chosen: dict[str, str], asked: _Asked) -> Iterator[SparkSession]:
+    from headrace.spark.pipelines.session import LOG, own_session
+
+    log = settings.home / LOG
+    note(f"starting Spark at {master}; what it says itself goes to {log}")
+    started = own_session(settings.name, master, chosen, delta=settings.is_delta, log=log, check=asked.check)
+    with started as spark, asked.while_it_works():
+        asked.check()
+        yield spark
+
+
 class _Asked:
     """To stop, by a signal. Ctrl-C ends the micro-batch first, and a second one does not wait for that; Spark's own
-    handling of it, which this replaces, would make the batch fail."""
+    handling of it, which this replaces, would make the batch fail. While Spark starts or ends, Ctrl-C waits for it:
+    what it would cut off is a process of Java's, which nobody would end then."""
 
     def __init__(self) -> None:
-        self.by_hand = self._by_system = False
+        self.by_hand = self._by_system = self._is_working = False
 
     def __enter__(self) -> Self:
         self._before = {number: signal.signal(number, self._heard) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -174,28 +199,43 @@ class _Asked:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @contextmanager
+    def while_it_works(self) -> Iterator[None]:
+        self._is_working = True
+        try:
+            yield
+        finally:
+            self._is_working = False
+
     def to_stop(self) -> bool:
         return self.by_hand or self._by_system
+
+    def check(self) -> None:
+        """Where nothing is under way that must not be cut off."""
+        if self.by_hand:
+            raise KeyboardInterrupt
 
     def _heard(self, number: int, _: object) -> None:
         if number == signal.SIGTERM:
             self._by_system = True
             return
-        if self.by_hand:
+        is_first, self.by_hand = not self.by_hand, True
+        if self._is_working and not is_first:
+            logging.disable()  # PySpark would log, with a stack, that it was cut off
             raise KeyboardInterrupt
-        self.by_hand = True
-        note("finishing the micro-batch; Ctrl-C once more does not wait for it")
+        if is_first:
+            note(FINISHING if self._is_working else ENDING)
 
 
 def _draw(settings: Settings) -> None:
     from headrace.spark.pipelines.pictures import draw
-    from headrace.spark.pipelines.progress import recorded
+    from headrace.spark.pipelines.progress import history
     from headrace.spark.pipelines.run import state_of
 
-    seen, state = recorded(settings.home), state_of(settings.home)
+    past, state = history(settings.home), state_of(settings.home)
     why = state.error if state is not None else None
-    if seen or why:
-        note(f"plots: {draw(settings.name, seen, settings.home, why)[0]}")
+    if past.seen or why:
+        note(f"plots: {draw(settings.name, past, settings.home, why)[0]}")
 
 
 @app.command()
@@ -207,18 +247,19 @@ def status(file: File) -> None:
     """
     _need_spark()
     settings = _settings(file)
-    from headrace.spark.pipelines.progress import recorded
+    from headrace.spark.pipelines.progress import history
     from headrace.spark.pipelines.run import state_of
 
-    state, seen = state_of(settings.home), recorded(settings.home)
+    state, past = state_of(settings.home), history(settings.home)
+    last = past.seen[-1] if past.seen else None
     row = StatusRow(
         settings.name,
         state.state if state else "never ran",
         state.pid if state and state.is_running else None,
-        len(seen),
-        sum(one.rows for one in seen),
-        seen[-1].lag if seen else None,
-        seen[-1].at if seen else None,
+        past.batches,
+        past.rows,
+        last.lag if last else None,
+        last.at if last else None,
         state.error if state else None,
     )
     show([row], STATUS_COLUMNS)
@@ -253,8 +294,13 @@ def stop(
 
 def _settings(file: Path) -> Settings:
     """As the file says; --server comes before it, and where neither names a server, it is every command's."""
+    from headrace.spark.pipelines.kinds import KINDS
     from headrace.spark.pipelines.settings import load
 
+    if str(file) in KINDS and not file.exists():
+        raise not_found(f"{file} is a kind of pipeline, and no file", f"headrace pipeline show {file} > {file}.toml")
+    if not file.exists():
+        raise not_found(f"there is no file {file}", f"headrace pipeline show KIND > {file}")
     asked = current()
     settings = load(file, asked.server)
     if is_given("server") or is_given("context"):

@@ -9,11 +9,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from headrace.cli.doors import speaker
 from headrace.cli.exits import usage
 from headrace.cli.options import current, note
 from headrace.cli.output import json_text
 from headrace.cli.parsing import pair
+from headrace.cli.speakers import speaker
 from headrace.cli.speaking.saying import Saying
 from headrace.cli.speaking.wishes import DOORS, Publish, check
 
@@ -68,8 +68,8 @@ def command(
         raise usage("an id is that of one message", "headrace publish TOPIC MESSAGE --id ID")
     named = dict(pair(text, "a header", "source=shop") for text in headers or ())
     wish = Publish(topic, partition, key, named, _properties(properties), is_json, message_id, client_id)
-    with Saying(current()) as say:
-        speaker(door).publish(wish, messages or _typed(), say)
+    with Saying(current()) as say, speaker(door) as at:
+        at.publish(wish, messages or _typed(), say)
 
 
 def _typed() -> Iterator[str]:

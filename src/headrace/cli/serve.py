@@ -25,6 +25,7 @@ import msgspec
 from headrace.cli import exits, flags, systemd
 from headrace.errors import DirectoryLocked, DirectoryUnusable, HeadraceError, StorageFailed
 from headrace.log.files import OsFiles
+from headrace.log.sync import SYNC_LANES
 from headrace.node import host
 from headrace.node.doors import cannot_listen
 from headrace.node.logs import Logs
@@ -36,6 +37,7 @@ from headrace.records import kernel
 RESERVED_FILES = 256  # of the descriptors that a process may have: sockets' listeners, the loop's own, standard streams
 LOG_SHARE = 2  # one in so many of the rest is for segments; connections take the others,
 HTTP_SHARE = 8  # and those over HTTP no more than one in so many
+FILE_LIMITS = (1 << 20, 1 << 16, 10_240)  # tried where the highest limit is refused; the last is macOS's own
 LEAST_FILES = 64  # for each, however few there are
 SETTLED_S = 1.0  # after the first clients, who should not wait for it
 
@@ -83,11 +85,11 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, _stop, stopped)
     if not kernel.NATIVE:
         logs.event("native.missing", {"why": kernel.REASON, "so": "the Python twins run: the same, slower"})
-    readers, writers = Threads(loop), Threads(loop)
+    readers, keepers, syncs = Threads(loop), Threads(loop), Threads(loop, SYNC_LANES)
 
     def end_background() -> None:
-        readers.close()
-        writers.close()
+        for threads in (readers, keepers, syncs):
+            threads.close()
 
     settings = msgspec.structs.replace(settings, data=os.path.abspath(settings.data))
     settings, open_files, connections = _share_files(settings, logs)
@@ -96,7 +98,8 @@ async def _serve(settings: Settings) -> int:
         files=OsFiles(),
         clock=RealClock(),
         background=readers,
-        log_background=writers,
+        log_background=keepers,
+        sync_background=syncs,
         end_background=end_background,
         chance=random.SystemRandom(),
         on_event=logs.event,
@@ -189,13 +192,21 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return uvloop.Loop
 
 
+def _most_files() -> int:
+    """How many may be open from now on. macOS says that there is no limit, and refuses to have none."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (hard, *FILE_LIMITS):
+        if soft < wanted <= hard:
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                return wanted
+    return soft
+
+
 def _share_files(settings: Settings, logs: Logs) -> tuple[Settings, int, int]:
     """Takes as many open files as the system lets us have: so many for the log, and connections of all doors together
     get no more than the rest, so that they never take the log's."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        soft = hard
+    soft = _most_files()
     rest = soft - RESERVED_FILES
     for_log = max(LEAST_FILES, rest // LOG_SHARE)
     http = settings.http_limits

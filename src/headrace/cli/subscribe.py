@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from headrace.cli import options
-from headrace.cli.doors import speaker
 from headrace.cli.exits import usage
 from headrace.cli.publish import DoorOption
+from headrace.cli.speakers import speaker
 from headrace.cli.speaking.saying import Saying
 from headrace.cli.speaking.wishes import TAKES, Subscribe, check
 
@@ -79,8 +79,8 @@ def command(
         raise usage("--ack is for members of a group", "--group NAME --ack")
     if group_id is not None and consumer_id is None:
         raise usage("--group-id needs --consumer-id: one member of a group reads at a time", "--consumer-id c1")
-    with Saying(asked) as say:
-        speaker(door).subscribe(wish, say)
+    with Saying(asked) as say, speaker(door) as at:
+        at.subscribe(wish, say)
 
 
 def _field(option: str) -> str:

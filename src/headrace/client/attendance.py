@@ -30,6 +30,7 @@ from headrace.client.member_events import (
     End,
     Event,
     Fail,
+    Hung,
     Joined,
     JoinedMember,
     Lose,
@@ -134,7 +135,7 @@ class Attendance:
             except ClientClosed:
                 return
             except HeadraceError as error:
-                self._holder.fail(error)
+                self._fail(error)
                 return
             if event is not None:
                 self.post(event)
@@ -147,7 +148,11 @@ class Attendance:
         self._tasks.discard(task)
         fault = None if task.cancelled() else task.exception()
         if fault is not None:  # a fault of ours must not leave a reader waiting for ever
-            self._holder.fail(ClientClosed(f"the consumer failed: {fault!r}"))
+            self._fail(ClientClosed(f"the consumer failed: {fault!r}"))
+
+    def _fail(self, error: HeadraceError) -> None:
+        self.post(Hung())  # whatever it waited for does not come: it is out
+        self._holder.fail(error)
 
     # Requests
 

@@ -49,6 +49,7 @@ class Client(Closing):
     ) -> None:
         self._core = core.Client(servers, client_id, timeout)
         self._portal = Portal()
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         try:
             self._portal.call(self._core.start())
         except BaseException:
@@ -64,6 +65,8 @@ class Client(Closing):
         """Closes its producers and consumers too; a producer flushes first."""
         if self._last.alive:
             try:
+                for producer in list(self._producers):
+                    producer._mailbox.close()  # what was put comes before the flush
                 self._portal.call(self._core.close())
             finally:
                 self._last()

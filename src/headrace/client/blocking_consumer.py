@@ -159,7 +159,7 @@ class GroupConsumer(Consumer):
             self._taken = self._call(core.settle())
             at = 0
         if at >= len(self._taken):
-            self._at = 0
+            self._taken, self._at = [], 0  # also should it fail: what was handed out does not come again
             self._taken = self._call(core.take(ITERATED_RECORDS, None))
             at = 0
             if not self._taken:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from headrace.client import client as core
 from headrace.client.blocking_consumer import GroupConsumer
 from headrace.client.closing import Closing
+from headrace.client.contents import Content, GivenHeaders, raw_bytes, raw_headers
 from headrace.client.mailbox import Mailbox
 from headrace.client.portal import Portal
-from headrace.client.producer import Content, GivenHeaders, missing
 from headrace.client.producer import Producer as AsyncProducer
+from headrace.client.producer import missing
 from headrace.client.sinks import Member
 from headrace.client.transactional_producer import TransactionalProducer as AsyncTransactionalProducer
 from headrace.client.values import Delivery
@@ -57,6 +58,7 @@ class Producer(Closing):
         self._client, self._portal = client, client._portal
         self._core: AsyncProducer = self._portal.run(client._core.producer, **options)
         self._mailbox = Mailbox(self._portal, self._core)
+        client._producers.add(self)
         # A program that ends without `close` must not lose what it put.
         self._last = weakref.finalize(self, _close_producer, self._mailbox, self._portal, self._core, LAST_WORDS_S)
 
@@ -87,7 +89,14 @@ class Producer(Closing):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> concurrent.futures.Future[Delivery]:
-        """Waits for room only; the future has the delivery, or why there is none."""
+        """Waits for room only; the future has the delivery, or why there is none. What cannot be sent is refused here,
+        and what is put may be changed by its owner after that."""
+        if value.__class__ is not bytes and value is not None:
+            value = raw_bytes(value)
+        if key.__class__ is not bytes and key is not None:
+            key = raw_bytes(key)
+        if headers:
+            headers, _ = raw_headers(headers)
         return self._mailbox.put((topic, value, key, headers, partition, timestamp_ms))
 
     def flush(self) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from headrace.client.portal import Portal
@@ -17,7 +18,7 @@ T = TypeVar("T")
 class Callbacks:
     def __init__(self, portal: Portal) -> None:
         self._portal = portal
-        self._asked: deque[tuple[Callable[[], None], asyncio.Future[None]]] = deque()
+        self._asked: deque[tuple[Callable[[], None], asyncio.Future[None], bool]] = deque()
         self._changed = threading.Condition()
         self._waiting = 0  # threads of the program that are here
 
@@ -27,7 +28,7 @@ class Callbacks:
         with self._changed:
             if is_last and not self._waiting:
                 return
-            self._asked.append((call, answer))
+            self._asked.append((call, answer, is_last))
             self._changed.notify_all()
         await answer
 
@@ -52,6 +53,15 @@ class Callbacks:
         finally:
             with self._changed:
                 self._waiting -= 1
+                if not self._waiting:
+                    self._let_last_go()
+
+    def _let_last_go(self) -> None:
+        """It was asked for as the program left, and waits for nobody who is yet to come."""
+        last = [answer for _, answer, is_last in self._asked if is_last]
+        self._asked = deque(one for one in self._asked if not one[2])
+        for answer in last if not self._portal.is_stopped else []:
+            self._portal.soon(partial(_settle, answer, None))
 
     def _wake(self) -> None:
         with self._changed:
@@ -63,7 +73,7 @@ class Callbacks:
                 self._changed.wait(1.0)  # should the loop end meanwhile, the future is never done
                 self._portal.check()
                 return
-            call, answer = self._asked.popleft()
+            call, answer, _ = self._asked.popleft()
         error: BaseException | None = None
         try:
             call()

@@ -85,7 +85,10 @@ class Client:
 
     async def close(self) -> None:
         """Closes its producers and consumers too; a producer flushes first."""
-        closed = await asyncio.gather(*(child.close() for child in list(self._children)), return_exceptions=True)
+        ends = [
+            child.finish() if isinstance(child, ColumnProducer) else child.close() for child in list(self._children)
+        ]
+        closed = await asyncio.gather(*ends, return_exceptions=True)
         if self._asking is not None:
             self._asking.connections.close()
             self._asking = None

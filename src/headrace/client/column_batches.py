@@ -11,17 +11,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.client.lane import Batch, Lane
-from headrace.errors import HeadraceError
+from headrace.errors import UnknownPartition
 from headrace.ports import Buffer
 from headrace.records import codec, kernel
 from headrace.records.columns import inputs_of, key_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class UnknownPartition(HeadraceError, ValueError):
-    """A row for a partition that its topic does not have."""
 
 
 class Piece(NamedTuple):

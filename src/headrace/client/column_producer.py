@@ -108,18 +108,31 @@ class ColumnProducer:
 
     async def close(self) -> None:
         """What is not acknowledged yet is given up: `flush` first."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self._stop()
+
+    async def finish(self) -> None:
+        """What its client does at its own end: it flushes first, unless a transaction decides about the rows."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._give_up(ClientClosed("the producer was closed"))
-        await self._sender.stop()
-        self._asking.connections.close()
+        try:
+            if self._member is None:
+                await self.flush()
+        finally:
+            await self._stop()
 
     def forked(self) -> None:
         """In the child of a fork the loop, the threads and the connections are the parent's."""
         self._is_closed = True
 
     # Inside
+
+    async def _stop(self) -> None:
+        self._give_up(ClientClosed("the producer was closed"))
+        await self._sender.stop()
+        self._asking.connections.close()
 
     def _lane(self, topic: str, partition: int) -> ColumnLane:
         lane = self._lanes.get((topic, partition))

@@ -70,7 +70,8 @@ class Stretches(Consumer):
                     if not await self._more():
                         return None
         except TimeoutError:
-            return None
+            if not self._fill_at_last():
+                return None
         return self._stretches.pop()
 
     def _is_left(self) -> bool:
@@ -215,12 +216,17 @@ def checked_names(names: Sequence[str]) -> None:
 
 
 def tables(stretch: Stretch, names: Sequence[str] = NAMES) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The stretch decoded, with the offset after each table: one as a rule, several when it unfolds to much or its
-    timestamps change their kind."""
+    """The stretch decoded, with the offset after each table: one as a rule, several when it unfolds to much, its
+    timestamps change their kind, or there is damage behind good batches."""
     runs: list[Run] = []
     size, kind = 0, CREATED
     for header, batch in stretch.batches:
-        run = columns.run_of(header, batch[HEADER_BYTES:])
+        try:
+            run = columns.run_of(header, batch[HEADER_BYTES:])
+        except CorruptBatch:
+            if runs:
+                yield from _table(stretch, runs, kind, names)
+            raise
         its_kind = APPENDED if header.is_log_append_time else CREATED
         if runs and (size + len(run[0]) > TABLE_BYTES or its_kind != kind):
             yield from _table(stretch, runs, kind, names)
@@ -236,7 +242,14 @@ def _table(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     import pyarrow as pa
 
-    table = columns.table_of(runs)
+    try:
+        table = columns.table_of(runs)
+    except CorruptBatch:
+        if len(runs) == 1:
+            raise
+        for run in runs:  # those before the damage are good
+            yield from _table(stretch, [run], kind, names)
+        return
     offsets = memoryview(table.column(0).buffers()[1]).cast("B").cast("q")[: table.num_rows]
     first = bisect_left(offsets, stretch.first)
     last = table.num_rows if stretch.end is None else bisect_left(offsets, stretch.end)

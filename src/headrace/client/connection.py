@@ -37,7 +37,6 @@ MIN_ANSWER_BYTES: Final = 4  # a correlation id
 WRITE_HIGH_WATER_BYTES: Final = 4 << 20  # unsent requests at which a sender waits
 SOFTWARE: Final = ApiVersionsRequest("headrace", __version__)
 
-_INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _HTTP: Final = int.from_bytes(b"HTTP")  # how an answer of a web server begins, read as the size of a frame
 
@@ -86,6 +85,11 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionFailed(f"{address}: {_why(error)}") from error
         try:
             await connection._learn_versions(timeout_s)
+        except RequestTimedOut as error:
+            raise ConnectionFailed(
+                f"{address}: it took the connection, and did not answer ApiVersions within {timeout_s:g} s; is that its"
+                " Kafka port, and is the broker not stopped?"
+            ) from error
         except BaseException:
             connection.close()
             raise
@@ -170,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = {API_VERSIONS.key: ApiRange(API_VERSIONS.oldest, 3)}
         answer = await self.send(API_VERSIONS, SOFTWARE, timeout_s)
         # A broker that does not know our version answers in version 0, whatever it was asked in.
-        if _INT16.unpack_from(answer.frame, answer.at)[0] == Code.UNSUPPORTED_VERSION:
+        if int.from_bytes(answer.frame[answer.at : answer.at + 2]) == Code.UNSUPPORTED_VERSION:
             answer = await self.send(API_VERSIONS, SOFTWARE, timeout_s, 0)
         said = self.read(API_VERSIONS, answer)
         if said.error:

@@ -54,8 +54,10 @@ class Connections:
         if attempt is None:
             attempt = self._attempts[address] = self._loop.create_task(self._open(address))
             attempt.add_done_callback(_seen)
-        # Shielded: one who gives up must not take the attempt from the others.
-        return await asyncio.shield(attempt)
+        await asyncio.wait([attempt])  # so that one who gives up does not take the attempt from the others
+        if attempt.cancelled():
+            raise ClientClosed("the client is closed")
+        return attempt.result()
 
     async def any(self, nodes: Mapping[int, Node] | None = None) -> Connection:
         """Some connection: an open one, else to any node that we know of, else to an address that the user gave."""
@@ -104,7 +106,9 @@ class Connections:
             while left or tries:
                 if left:
                     address = left.pop(0)
-                    tries[self._loop.create_task(self.at(address))] = address
+                    attempt = self._loop.create_task(self.at(address))
+                    attempt.add_done_callback(_seen)
+                    tries[attempt] = address
                 done, _ = await asyncio.wait(
                     tries, timeout=HEAD_START_S if left else None, return_when=asyncio.FIRST_COMPLETED
                 )

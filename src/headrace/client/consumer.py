@@ -73,17 +73,16 @@ class Consumer:
         self._at = 0  # which of them is next
         self._growing: asyncio.Task[None] | None = None
         self._is_started = self._is_closed = False
+        self._starting = asyncio.Lock()
 
     async def start(self) -> Self:
         """Finds the topics and where to begin. `async with` and the first read do this by themselves."""
-        if self._is_closed:
-            raise ClientClosed("the consumer is closed")
-        if not self._is_started:
-            self._is_started = True
-            wanted = [where for topic in self._topics for where in await self._partitions_of(topic)]
-            await self._begin(wanted)
-            if self._options.partitions is None and self._options.follow and self._topics:
-                self._growing = asyncio.get_running_loop().create_task(self._grow())
+        async with self._starting:
+            if self._is_closed:
+                raise ClientClosed("the consumer is closed")
+            if not self._is_started:
+                await self._start()
+                self._is_started = True  # and not before: a start that is cut short is made again
         return self
 
     async def __aenter__(self) -> Self:
@@ -132,7 +131,7 @@ class Consumer:
                     while not taken and await self._more():
                         taken = self._some(max_records)
             except TimeoutError:
-                return []
+                self._fill_at_last()
         while len(taken) < max_records and self._fill():
             taken += self._some(max_records - len(taken))
         return taken
@@ -162,10 +161,12 @@ class Consumer:
         for topic, partition in wanted:
             known = await self._asking.metadata.topic(topic)
             checked_partition(len(known.partitions), topic, partition)
-        self._is_started = True
-        self._drop_records()
-        self._readings.clear()
-        await self._begin(wanted, {TopicPartition(*one): at for one, at in starts.items()})
+        async with self._starting:
+            readings = await self._found(wanted, {TopicPartition(*one): at for one, at in starts.items()})
+            self._is_started = True
+            self._drop_records()
+            self._readings.clear()
+            self._begin(readings)
 
     async def seek(self, topic: str, partition: int, to: Position) -> None:
         reading = self._reading(topic, partition)
@@ -223,6 +224,15 @@ class Consumer:
             self._arrival.clear()
             await self._wait()
         return True
+
+    def _fill_at_last(self) -> bool:
+        """The time is over: what has come is handed out all the same, and what went wrong is told."""
+        if self._fill():
+            return True
+        if self._is_closed:
+            raise ClientClosed("the consumer is closed")
+        self._raise_error()
+        return False
 
     def _is_over(self) -> bool:
         if not self._readings:
@@ -283,6 +293,12 @@ class Consumer:
             raise UnknownTopic(f"topic {topic!r} partition {partition} is not read by this consumer")
         return reading
 
+    async def _start(self) -> None:
+        wanted = [where for topic in self._topics for where in await self._partitions_of(topic)]
+        self._begin(await self._found(wanted))
+        if self._options.partitions is None and self._options.follow and self._topics:
+            self._growing = asyncio.get_running_loop().create_task(self._grow())
+
     async def _partitions_of(self, topic: str) -> list[TopicPartition]:
         known = await self._asking.metadata.topic(topic)
         chosen = self._options.partitions
@@ -293,9 +309,10 @@ class Consumer:
             checked_partition(len(known.partitions), topic, partition)
         return [TopicPartition(topic, partition) for partition in found]
 
-    async def _begin(
+    async def _found(
         self, wanted: list[TopicPartition], starts: Mapping[TopicPartition, Position] | None = None
-    ) -> None:
+    ) -> list[Reading]:
+        """Where to begin, and where to end."""
         options, asked, starts = self._options, {}, starts or {}
         for where in wanted:
             asked[where] = starts.get(where, positions.position_of(options.start, where, START))
@@ -305,9 +322,10 @@ class Consumer:
         if end is not None:
             stops = {where: positions.position_of(end, where, END) for where in wanted}
             ends = await positions.resolve(self._asking, stops, self._level)
-        for where in wanted:
-            reading = Reading(where, begins[where], ends.get(where))
-            self._readings[where] = reading
+        return [Reading(where, begins[where], ends.get(where)) for where in wanted]
+
+    def _begin(self, readings: Iterable[Reading]) -> None:
+        self._readings.update({reading.where: reading for reading in readings})
         self._fetcher.route()
 
     async def _grow(self) -> None:
@@ -319,6 +337,6 @@ class Consumer:
                 for topic in self._topics:
                     new = [where for where in await self._partitions_of(topic) if where not in self._readings]
                     if new:
-                        await self._begin(new, dict.fromkeys(new, START))
+                        self._begin(await self._found(new, dict.fromkeys(new, START)))
             except HeadraceError:
                 continue  # nobody could be asked: later

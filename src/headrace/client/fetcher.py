@@ -108,7 +108,9 @@ class Fetcher:
             wake.clear()
             room = self._prefetch_bytes - sum(reading.buffered for reading in self.readings.values())
             room -= sum(self._asked_bytes.values())
-            wanted = self._wanted(node_id) if room >= MIN_ROOM_BYTES else []
+            share = max(1, self._prefetch_bytes // len(self._tasks))  # one that has nothing leaves room for the others
+            room = min(room, share)
+            wanted = self._wanted(node_id) if room >= min(MIN_ROOM_BYTES, share) else []
             if not wanted:
                 soonest = self._soonest(node_id)
                 try:
@@ -126,6 +128,7 @@ class Fetcher:
                 self._asked_bytes.pop(node_id, None)
                 for reading in wanted:
                     reading.is_asked = False
+                self.wake()  # what was not used of its room is there for the others
 
     def _wanted(self, node_id: int) -> list[Reading]:
         now, share = self._loop.time(), max(MIN_ROOM_BYTES, self._prefetch_bytes // max(1, len(self.readings)))
@@ -324,6 +327,7 @@ class Fetcher:
             )
         else:
             reading.move(0)
+            reading.began = 0
             self.bind(reading)
 
     async def _seek_leaders(self) -> None:

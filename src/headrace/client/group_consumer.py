@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final, Self
+from typing import Final
 
 from headrace.client.group_reader import GroupReader
 from headrace.client.group_values import Committed
 from headrace.client.member import State
 from headrace.client.member_events import Begin, Grown, Hung, Wish
 from headrace.client.values import Record, TopicPartition
-from headrace.errors import ClientClosed, HeadraceError, UnknownTopic
+from headrace.errors import HeadraceError, UnknownTopic
 
 WATCH_S: Final = 1.0  # how often it is looked whether the program hangs
 CLOSE_LIMIT_S: Final = 5.0  # for the last commit, when nobody answers
@@ -28,22 +28,17 @@ CLOSE_LIMIT_S: Final = 5.0  # for the last commit, when nobody answers
 class GroupConsumer(GroupReader):
     """Made by `client.consumer(..., group="name")`; use it with `async with`, or `start` and `close` it."""
 
-    async def start(self) -> Self:
+    async def _start(self) -> None:
         """Finds the topics and begins to join; partitions come later, `take` waits for them."""
-        if self._is_closed:
-            raise ClientClosed("the consumer is closed")
-        if not self._is_started:
-            if not (self._topics or self._patterns):
-                raise UnknownTopic("nothing to read: name a topic, or give a pattern")
-            self._attendance.member.topics = await self._look()
-            self._is_started = True
-            self._attendance.post(Begin())
-            loop = asyncio.get_running_loop()
-            chores = [self._watch(), self._look_often()]
-            if self._group_options.auto_commit:
-                chores.append(self._commit_often())
-            self._tasks = [loop.create_task(chore) for chore in chores]
-        return self
+        if not (self._topics or self._patterns):
+            raise UnknownTopic("nothing to read: name a topic, or give a pattern")
+        self._attendance.member.topics = await self._look()
+        self._attendance.post(Begin())
+        loop = asyncio.get_running_loop()
+        chores = [self._watch(), self._look_often()]
+        if self._group_options.auto_commit:
+            chores.append(self._commit_often())
+        self._tasks = [loop.create_task(chore) for chore in chores]
 
     async def close(self) -> None:
         """Commits what the program has come back for, where that is automatic, and leaves the group."""
@@ -52,11 +47,13 @@ class GroupConsumer(GroupReader):
         self.is_closing = True
         for task in (*self._tasks, *([self._working] if self._working else [])):
             task.cancel()
+        self._works.clear()  # nobody does them any more
         try:
             if self._readings and self._failure is None:
                 async with asyncio.timeout(CLOSE_LIMIT_S):
                     await self._commit_quietly(self.assignment)
-                await self._call(self._group_options.on_revoked, self.assignment)
+                async with asyncio.timeout(self._group_options.handling_timeout):
+                    await self._call(self._group_options.on_revoked, self.assignment)
         except TimeoutError:
             pass
         finally:

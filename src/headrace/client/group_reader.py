@@ -13,7 +13,7 @@ import inspect
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from headrace.client import backoff, positions
@@ -29,11 +29,18 @@ from headrace.client.positions import END, START, Position
 from headrace.client.reading import Reading
 from headrace.client.refusals import error_of
 from headrace.client.values import Record, TopicPartition
-from headrace.errors import ConnectionFailed, HeadraceError, IllegalGeneration, RequestTimedOut
+from headrace.errors import ClientClosed, ConnectionFailed, HeadraceError, IllegalGeneration, RequestTimedOut
 from headrace.wire.kafka.errors import Code
 
 _FENCED: Final = frozenset({int(Code.ILLEGAL_GENERATION), int(Code.UNKNOWN_MEMBER_ID), int(Code.REBALANCE_IN_PROGRESS)})
 NOTHING: Final[list[Record]] = []
+
+
+class Claim(NamedTuple):
+    """What was read when positions were taken, so that it can be told whether they are still ours to commit."""
+
+    losses: int
+    readings: Mapping[TopicPartition, Reading]
 
 
 class GroupReader(Consumer):
@@ -86,6 +93,14 @@ class GroupReader(Consumer):
             for where, reading in self._readings.items()
         }
 
+    def claim(self, partitions: Iterable[TopicPartition]) -> Claim:
+        """To those of them that are read here."""
+        return Claim(self._losses, {one: self._readings[one] for one in partitions if one in self._readings})
+
+    def holds(self, claim: Claim) -> bool:
+        """Is all of it read here, without a break?"""
+        return all(self._readings.get(where) is reading for where, reading in claim.readings.items())
+
     @property
     def membership(self) -> Membership:
         """Who this is to the group now."""
@@ -109,9 +124,9 @@ class GroupReader(Consumer):
 
     async def _commit(self, wanted: Mapping[TopicPartition, Committed]) -> None:
         left = {where: at for where, at in wanted.items() if self._committed.get(where) != self._of_topic(where, at)}
-        readings = {where: self._readings.get(where) for where in left}
+        claim, is_all_read = self.claim(left), self._readings.keys() >= left.keys()
         while left:
-            await self._attendance.settled()
+            await self.settled(claim)
             who = self.membership
             codes = await self._positions.commit(who, left)
             for where, code in codes.items():
@@ -122,9 +137,7 @@ class GroupReader(Consumer):
             where, code = next(((where, code) for where, code in codes.items() if where in left), (min(left), -1))
             # A rebalance that leaves us our partitions is no reason to refuse what we read of them.
             await self._attendance.settled()
-            is_ours = all(
-                reading is not None and self._readings.get(one) is reading for one, reading in readings.items()
-            )
+            is_ours = is_all_read and self.holds(claim)
             if not (code in _FENCED and is_ours and self._attendance.member.generation != who.generation):
                 raise error_of(code, f"group {who.group!r}, {where.topic!r} partition {where.partition}")
 
@@ -172,20 +185,35 @@ class GroupReader(Consumer):
     def _is_troubled(self) -> bool:
         return self._error is not None or self._trouble is not None
 
-    async def settled(self) -> None:
-        """Waits until it is known whether this is a member, and in which generation."""
+    async def settled(self, claim: Claim) -> None:
+        """Waits until it is known whether this is a member, and in which generation. IllegalGeneration: what is claimed
+        was lost, and a member that joined anew since has no right to it."""
         await self._attendance.settled()
+        if self._failure is not None:
+            raise self._failure
+        if claim.readings and claim.losses != self._losses:
+            raise IllegalGeneration(
+                f"group {self._group_options.group!r}: it went on without this member while this waited to commit;"
+                " others read it again"
+            )
 
     async def attend(self) -> None:
         """Does what the group wants, while the program is here."""
-        is_out = self._attendance.member.state is State.OUT and self._is_started
-        if is_out and self._failure is None and not self.is_closing:
+        self._check_open()
+        if self._attendance.member.state is State.OUT and self._is_started and self._failure is None:
             self._attendance.post(Begin())  # it was given up for hung
         while self._works and not self._is_troubled:
             self._work_on()
-            if self._working is not None:
-                await asyncio.shield(self._working)
+            if (working := self._working) is not None:
+                await asyncio.wait([working])  # it goes on when this is cancelled; closing cancels it, and not this
+                if not working.cancelled():
+                    working.result()
+            self._check_open()
         self._raise_error()
+
+    def _check_open(self) -> None:
+        if self.is_closing or self._is_closed:
+            raise ClientClosed("the consumer is closed")
 
     def _work_on(self) -> None:
         if self._working is None and not self.is_closing and self._may_work():
@@ -269,7 +297,7 @@ class GroupReader(Consumer):
         self._fetcher.route()
 
     async def _begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """Where the group stands; where it stands nowhere, where `start` says."""
+        """Where the group stands; where it stands nowhere, where `start` says, or said when it was taken up."""
         wanted = tuple(partitions)
         for topic, partition in wanted:
             known = await self._asking.metadata.topic(topic)
@@ -277,13 +305,15 @@ class GroupReader(Consumer):
                 await self._asking.metadata.refresh([topic])
         found = await self._positions.fetch(wanted) if wanted else {}
         self._committed |= {where: self._of_topic(where, at) for where, at in found.items()}
-        new: dict[TopicPartition, Position] = {
-            where: positions.position_of(self._options.start, where, START) for where in wanted if where not in found
-        }
+        new = {where: self._start_of(where) for where in wanted if where not in found}
         if new:
             begins = await positions.resolve(self._asking, new, self._level)
             found |= {where: Committed(offset) for where, offset in begins.items()}
         return found
+
+    def _start_of(self, where: TopicPartition) -> Position:
+        start, reading = positions.position_of(self._options.start, where, START), self._readings.get(where)
+        return start if reading is None or start == START else reading.began  # the end was elsewhere then
 
     def _drop(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)

@@ -35,13 +35,13 @@ class Mailbox:
         self.is_closed = False
 
     def put(self, letter: Letter) -> Promise:
-        if self.is_closed:
-            raise ClientClosed("the producer is closed")
         promise: Promise = concurrent.futures.Future()
         with self._changed:
             while len(self._letters) >= MAX_LETTERS:
                 self._portal.check()
                 self._changed.wait(1.0)
+            if self.is_closed:  # looked at last: who closes waits for all letters that are in the box by then
+                raise ClientClosed("the producer is closed")
             self._letters.append((letter, promise))
             is_asleep, self._is_awake, self._is_empty = not self._is_awake, True, False
         if is_asleep:
@@ -56,11 +56,13 @@ class Mailbox:
                 self._changed.wait(1.0)
 
     def close(self) -> None:
-        self.is_closed = True
+        with self._changed:
+            self.is_closed = True
         self.wait_until_empty()
 
     def _start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._empty())
+        self._task.add_done_callback(self._ended)
 
     async def _empty(self) -> None:
         letters, producer = self._letters, self._producer
@@ -75,8 +77,7 @@ class Mailbox:
                     await producer.place(promise, *letter)
                 except Exception as error:  # noqa: BLE001 (it is the caller's, whatever it is)
                     _fail(promise, error)
-                    if isinstance(error, HeadraceError):
-                        producer.missed(error)
+                    producer.missed(error if isinstance(error, HeadraceError) else HeadraceError(repr(error)))
                 except asyncio.CancelledError:
                     _fail(promise, ClientClosed("the client was closed"))
                     raise
@@ -88,6 +89,18 @@ class Mailbox:
                 if not letters:
                     self._is_awake = False
                     return
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Cancelled, with its loop: what it did not take, nobody will."""
+        if not task.cancelled():
+            return
+        with self._changed:
+            letters, self.is_closed, self._is_empty = list(self._letters), True, True
+            self._letters.clear()
+            self._changed.notify_all()
+        for _, promise in letters:
+            if promise.set_running_or_notify_cancel():
+                _fail(promise, ClientClosed("the client was closed"))
 
 
 def _fail(promise: Promise, error: BaseException) -> None:

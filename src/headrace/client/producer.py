@@ -149,10 +149,8 @@ class Producer:
         partition: int | None,
         timestamp_ms: int | None,
     ) -> None:
-        """As `put`, with a future of the caller's own kind."""
-        lanes = self._topics.get(topic)
-        if lanes is None or self._is_closed:
-            lanes = await self._learn(topic)
+        """As `put`, with a future of the caller's own kind. What cannot be sent is refused before the broker is asked
+        for the topic, which would make it."""
         if value.__class__ is not bytes and value is not None:
             value = raw_bytes(value)
         size = RECORD_BYTES if value is None else RECORD_BYTES + len(value)
@@ -170,6 +168,9 @@ class Producer:
             raise MessageTooLarge(
                 f"a record of {size} bytes is over the {self._record_bytes} that this producer can hold (buffer_bytes)"
             )
+        lanes = self._topics.get(topic)
+        if lanes is None or self._is_closed:
+            lanes = await self._learn(topic)
         if self._buffered + size > self._buffer_bytes or self._room:
             await self._wait_for_room(size)
         if partition is None:
@@ -178,6 +179,8 @@ class Producer:
                 partition = self._sticky(lanes, size)
         if not 0 <= partition < len(lanes.lanes):
             await self._look_for(topic, lanes, partition)
+        if self._is_closed:  # while this waited: nobody would send it any more
+            raise ClientClosed("the producer is closed")
         lane = lanes.lanes[partition]
         batch = lane.open
         is_new = batch is None or batch.size + size > lane.batch_bytes
@@ -306,8 +309,6 @@ class Producer:
             ) from None
         finally:
             self._let_in()
-        if self._is_closed:
-            raise ClientClosed("the producer is closed")
 
     def _let_in(self) -> None:
         """The next who waits for room looks again."""

@@ -16,12 +16,13 @@ OUT_OF_RANGE: Final = ("error", "start", "end")  # what to do about an offset th
 
 class Reading:
     __slots__ = (
-        "buffered", "chunks", "end", "error", "failures", "fetch_epoch", "fetch_offset", "generation",
+        "began", "buffered", "chunks", "end", "error", "failures", "fetch_epoch", "fetch_offset", "generation",
         "is_asked", "is_in_line", "is_paused", "lost_since", "not_before", "offset", "topic_id", "where",
     )  # fmt: skip
 
     def __init__(self, where: TopicPartition, offset: int, end: int | None) -> None:
         self.where, self.offset, self.end = where, offset, end
+        self.began = offset  # where it was taken up
         self.topic_id: UUID | None = None  # whose offsets these are; None until it is looked up, and where nobody says
         self.fetch_offset = offset  # where the next Fetch goes on; `offset` is what the user gets next
         self.fetch_epoch = -1  # of the last batch fetched: by it the broker can tell that the log was cut

@@ -180,17 +180,17 @@ class TransactionalProducer(Producer):
         assert self._identity is not None
         try:
             given = consumer.standing(len(consumer.handed) if handed is None else handed)
-            is_settled = not given
+            claim, is_settled = consumer.claim(given), not given
             while not is_settled:
-                await consumer.settled()
+                await consumer.settled(claim)
                 who = consumer.membership
                 try:
                     self._is_begun = True
                     await self._coordinator.commit_positions(self._identity, who, given)
                     is_settled = True
                 except _MOVED:
-                    await consumer.settled()
-                    if consumer.membership == who or not set(given) <= set(consumer.assignment):
+                    await consumer.settled(claim)
+                    if consumer.membership == who or not consumer.holds(claim):
                         raise  # else it was a rebalance that left it its partitions
         except HeadraceError as error:
             self._spoil(error)

@@ -12,6 +12,7 @@ import msgspec
 from headrace.cluster.image import Image
 from headrace.cluster.records import (
     ALL_NODES,
+    LeaderEpochBegun,
     MetadataRecord,
     NodeRegistered,
     NodesConfigured,
@@ -111,6 +112,14 @@ def configure_nodes(image: Image, node_id: int, changes: dict[str, str | None]) 
 def register_node(image: Image, node_id: int, listeners: dict[str, str], rack: str | None) -> list[MetadataRecord]:
     known = image.nodes.get(node_id)
     return [NodeRegistered(node_id, known.incarnation + 1 if known else 1, listeners, rack)]
+
+
+def begin_epoch(image: Image, topic_id: bytes, index: int) -> list[MetadataRecord]:
+    """Nothing for a topic that was deleted meanwhile."""
+    topic = image.topics.get(topic_id)
+    if topic is None:
+        return []
+    return [LeaderEpochBegun(topic_id, index, topic.partitions[index].leader_epoch + 1)]
 
 
 def reserve_producer_ids(image: Image, node_id: int) -> list[MetadataRecord]:

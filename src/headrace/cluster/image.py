@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.cluster.records import (
     ClusterCreated,
+    LeaderEpochBegun,
     MetadataRecord,
     NodeRegistered,
     NodesConfigured,
@@ -91,6 +92,8 @@ class Image:
                 _configure(self.topics[topic_id].config, changes)
             case NodesConfigured(node_id, changes):
                 _configure(self.node_configs.setdefault(node_id, {}), changes)
+            case LeaderEpochBegun(topic_id, partition, leader_epoch):
+                self.topics[topic_id].partitions[partition].leader_epoch = leader_epoch
             case ProducerIdsReserved(_, next_id):
                 self.next_producer_id = max(self.next_producer_id, next_id)
             case _:

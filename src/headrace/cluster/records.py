@@ -62,6 +62,15 @@ class NodesConfigured(msgspec.Struct, frozen=True, tag="nodes-configured"):
     changes: dict[str, str | None]
 
 
+class LeaderEpochBegun(msgspec.Struct, frozen=True, tag="leader-epoch-begun"):
+    """A partition's log failed on its leader and is recovered in a new epoch, so that a reader can tell that an
+    unsynced tail may be gone."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+
+
 class ProducerIdsReserved(msgspec.Struct, frozen=True, tag="producer-ids-reserved"):
     """Every id below `next_id` belongs to some node already."""
 
@@ -77,6 +86,7 @@ MetadataRecord = (
     | PartitionsAdded
     | TopicConfigured
     | NodesConfigured
+    | LeaderEpochBegun
     | ProducerIdsReserved
 )
 

@@ -24,14 +24,18 @@ _PRIMITIVE: Final[dict[str, pa.DataType]] = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-_LOGICAL: Final[dict[str, pa.DataType]] = {
-    "date": pa.date32(),
-    "timestamp-millis": pa.timestamp("ms", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "local-timestamp-millis": pa.timestamp("ms"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "uuid": pa.string(),
+_LOGICAL: Final[dict[str, pa.DataType]] = {  # of another type than these it means nothing
+    "int-date": pa.date32(),
+    "long-timestamp-millis": pa.timestamp("ms", "UTC"),
+    "long-timestamp-micros": pa.timestamp("us", "UTC"),
+    "long-local-timestamp-millis": pa.timestamp("ms"),
+    "long-local-timestamp-micros": pa.timestamp("us"),
+    "string-uuid": pa.string(),
+    "fixed-uuid": pa.string(),
 }
+_DECIMALS: Final = ("bytes-decimal", "fixed-decimal")
+_TIMES: Final = ("time-millis", "time-micros")  # of a day: the number since midnight, as Spark's own from_avro has it
+MAX_PRECISION: Final = 38  # digits of a decimal, in a column as in Spark
 
 
 def parsed(schema: str) -> Any:
@@ -40,11 +44,22 @@ def parsed(schema: str) -> Any:
     except ImportError as error:
         raise SchemaUnusable('Avro needs a library: pip install "headrace[avro]"') from error
     try:
-        return fastavro.parse_schema(json.loads(schema))
+        return fastavro.parse_schema(_with_plain_times(json.loads(schema)))
+    except RecursionError as error:
+        raise SchemaUnusable("this is not an Avro schema: it is nested too deeply") from error
     except KeyError as error:
         raise SchemaUnusable(f"this is not an Avro schema: a part of it has no {error}") from error
     except (ValueError, TypeError, AttributeError, fastavro.schema.SchemaParseException) as error:
         raise SchemaUnusable(f"this is not an Avro schema: {error}") from error
+
+
+def _with_plain_times(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_plain_times(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    left_out = "logicalType" if schema.get("logicalType") in _TIMES else None
+    return {name: _with_plain_times(part) for name, part in schema.items() if name != left_out}
 
 
 def decoder(schema: str, prefix_bytes: int = 0) -> tuple[pa.DataType, Decoder]:
@@ -91,12 +106,13 @@ def type_of(schema: Any, named: dict[str, Any] | None = None, within: tuple[str,
             raise SchemaUnusable(f"there is no type {schema!r} in the schema")
         return type_of(named[schema], named, within)
     kind = schema["type"]
-    if (logical := schema.get("logicalType")) == "decimal":
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
-    if logical in _LOGICAL:
-        return _LOGICAL[logical]
     if "name" in schema:
         named[schema["name"]] = schema
+    logical = f"{kind}-{schema.get('logicalType')}"
+    if logical in _DECIMALS:
+        return _decimal(schema)
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
     if kind in ("record", "error"):
         inner = (*within, schema["name"])
         return pa.struct([pa.field(field["name"], type_of(field["type"], named, inner)) for field in schema["fields"]])
@@ -105,10 +121,34 @@ def type_of(schema: Any, named: dict[str, Any] | None = None, within: tuple[str,
     if kind == "fixed":
         return pa.binary()
     if kind == "array":
+        if _is_empty(schema["items"], named):
+            raise SchemaUnusable("an array of what takes no bytes is not read: a few bytes could announce any number")
         return pa.list_(type_of(schema["items"], named, within))
     if kind == "map":
         return pa.map_(pa.string(), type_of(schema["values"], named, within))
     return type_of(kind, named, within)
+
+
+def _is_empty(schema: Any, named: dict[str, Any]) -> bool:
+    """Does it take no bytes at all? What holds itself takes some."""
+    if isinstance(schema, str):
+        return schema == "null" or (schema in named and _is_empty(named[schema], named))
+    if isinstance(schema, list):
+        return False
+    match schema["type"]:
+        case "record" | "error":
+            return all(_is_empty(field["type"], named) for field in schema["fields"])
+        case "fixed":
+            return bool(schema["size"] == 0)
+    return bool(schema["type"] == "null")
+
+
+def _decimal(schema: dict[str, Any]) -> pa.DataType:
+    precision = schema.get("precision")
+    if not isinstance(precision, int) or not 1 <= precision <= MAX_PRECISION:
+        given = "none" if precision is None else str(precision)
+        raise SchemaUnusable(f"a decimal needs a precision from 1 to {MAX_PRECISION}; the schema gives {given}")
+    return pa.decimal128(precision, schema.get("scale", 0))
 
 
 def _union(schema: list[Any], named: dict[str, Any], within: tuple[str, ...]) -> pa.DataType:

@@ -2,20 +2,24 @@
 1.5.
 
 Text stands for what JSON has no type for: times are ISO 8601, bytes base64, decimals numbers or text. What msgpack has
-a type for (bytes, times) is taken as it is.
+a type for (bytes, times) is taken as it is. Numbers with a point may come as floats or, where a decimal is wanted, as
+the decimals that they were written as.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
+import math
+import struct
 from collections.abc import Callable
-from decimal import Decimal
-from typing import Any
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
 
 import pyarrow as pa
 
 Fit = Callable[[Any], Any]
+_SMALLER: Final = {16: "<e", 32: "<f"}  # floating numbers by their bits: the format that says whether one fits
 
 
 def fitter(kind: pa.DataType) -> Fit:
@@ -38,11 +42,11 @@ def _fit(kind: pa.DataType) -> Fit:
     if pa.types.is_date(kind):
         return lambda value: datetime.date.fromisoformat(_of(str, value, "a date"))
     if pa.types.is_decimal(kind):
-        return lambda value: Decimal(str(_of(int | float | str, value, "a number")))
+        return _decimal
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return _bytes
     if pa.types.is_floating(kind):
-        return lambda value: float(_of(int | float, value, "a number"))
+        return _floating(kind)
     if pa.types.is_integer(kind):
         return lambda value: _of(int, value, "a whole number")
     if pa.types.is_boolean(kind):
@@ -52,19 +56,67 @@ def _fit(kind: pa.DataType) -> Fit:
     return lambda value: value
 
 
+def has_decimals(kind: pa.DataType) -> bool:
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return pa.types.is_decimal(kind) or any(has_decimals(one) for one in inner)
+
+
 def _struct(kind: pa.DataType) -> Fit:
     fields = {field.name: fitter(field.type) for field in kind}
 
     def struct(value: Any) -> Any:
         given = _of(dict, value, "an object")
-        return {name: fit(given.get(name)) for name, fit in fields.items()}
+        try:
+            return {name: fit(given.get(name)) for name, fit in fields.items()}
+        except ValueError:
+            _name_unfit(fields, given)
+            raise
 
     return struct
 
 
+def _name_unfit(fields: dict[str, Fit], given: dict[str, Any]) -> None:
+    for name, fit in fields.items():
+        try:
+            fit(given.get(name))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+
+def _decimal(value: Any) -> Decimal:
+    given = _of(int | float | str | Decimal, value, "a number")
+    return given if isinstance(given, Decimal) else exact(str(given))
+
+
+def exact(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{text!r:.60} is no decimal number") from None
+
+
+def _floating(kind: pa.DataType) -> Fit:
+    smaller = _SMALLER.get(kind.bit_width)
+
+    def floating(value: Any) -> float:
+        given = _of(int | float | Decimal, value, "a number")
+        found = float(given)
+        try:
+            if smaller is not None:
+                struct.pack(smaller, found)
+        except OverflowError:
+            raise ValueError(f"{given!s:.60} is too large for {kind}") from None
+        if math.isinf(found) and not isinstance(given, float):
+            raise ValueError(f"{given!s:.60} is too large for {kind}")
+        return found
+
+    return floating
+
+
 def _of(kind: Any, value: Any, words: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"{words} is wanted, not {value!r:.60}")
+        shown = str(value) if isinstance(value, Decimal) else repr(value)
+        raise ValueError(f"{words} is wanted, not {shown:.60}")
     return value
 
 

@@ -32,7 +32,7 @@ def sampled(raw: pa.Array) -> pa.DataType:
         try:
             if value is not None:
                 good.append(_one(value))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     try:
         kind = pa.infer_type(good)

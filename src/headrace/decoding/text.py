@@ -9,8 +9,9 @@ from headrace.decoding.decoded import Decoded, Decoder, all_good, by_rows
 TYPE = pa.string()
 
 
-def decoder() -> Decoder:
-    return decode
+def decoder() -> tuple[pa.DataType, Decoder]:
+    """The column's type, and what decodes into it."""
+    return TYPE, decode
 
 
 def decode(raw: pa.Array) -> Decoded:

@@ -1,7 +1,7 @@
 """The writing end of a log: segments, and the flush that fills them.
 
 - `flush` writes all that is staged with one system call. Only then can it be read. A flush that the disk
-  refuses leaves nothing behind: no offset, no producer's sequence, no byte;
+  refuses leaves nothing behind: no offset, no producer's sequence, no byte. It never waits for the disk;
 - from the write on nothing may go wrong any more. Should it, what is in memory no longer says what is in the
   file: the log fails, and is opened anew;
 - no file and no folder exists before the first flush, so that ten thousand idle logs cost little;
@@ -74,6 +74,8 @@ class Appending(Durability):
         self._unread_bytes = NOBODY_READS  # appended since somebody read at the end
         self._folder_made = bool(self.segments)
         self._roll_at_ms = self._segment_end_ms()
+        if self.segments:
+            self.segments[-1].doubt()  # only what is written from now on is known
         if found.is_sealed:
             self.start_segment(found.next_offset, services.clock.now_ms())
 
@@ -142,6 +144,7 @@ class Appending(Durability):
             self.services.budget.release(self.segments[-1])
         segment = Segment(self.folder, base, now_ms)
         segment.owner, segment.index, segment.indexed_at = self, Index(), SEGMENT_HEADER_BYTES
+        segment.true_from = 0
         self.segments.append(segment)
         self._bases.append(base)
         self._roll_at_ms = self._segment_end_ms()
@@ -174,6 +177,7 @@ class Appending(Durability):
             if not segment.dirty:
                 self.services.budget.close(segment)
             self.services.indexes.forget(segment)
+            self.services.patience.let_go(segment.path())
         self._roll_at_ms = self._segment_end_ms()
         return gone
 
@@ -223,7 +227,7 @@ class Appending(Durability):
     def _reserve(self, segment: Segment) -> None:
         size = segment.size
         room = min(size // 4, RESERVE_MAX_BYTES, max(self.config.segment_bytes - size, 0))
-        had = room and self.services.files.reserve(segment.handle, size, room)
+        had = room and self.services.budget.reserve(segment, room)
         segment.reserved = size + (room if had else RESERVE_MAX_BYTES)  # where it cannot be had: asked again by then
 
     def _header(self, segment: Segment) -> bytes:
@@ -246,6 +250,8 @@ class Appending(Durability):
             return handle
         except OSError as error:  # no byte was written: the log itself is not in doubt
             self._unstage()
+            if error.errno in FULL:
+                self._give_room_back()
             raise explain(error, f"opening {segment.path()}") from error
 
     def _refuse(self, error: OSError, segment: Segment, position: int) -> NoReturn:
@@ -253,6 +259,7 @@ class Appending(Durability):
         self._unstage()
         reason = explain(error, f"writing to {segment.path()}")
         if error.errno in FULL:
+            self._give_room_back()
             try:
                 self._take_back(segment, position)
             except OSError as second:
@@ -260,6 +267,11 @@ class Appending(Durability):
         if not isinstance(reason, DiskFull):
             self.fail(reason)
         raise reason from error
+
+    def _give_room_back(self) -> None:
+        """Of all logs."""
+        for segment in self.services.budget.release_all():
+            segment.reserved = segment.size + RESERVE_MAX_BYTES  # asked for again by then, as where it cannot be had
 
     def _doubt(self, segment: Segment, error: Exception) -> NoReturn:
         """Bytes may be in the file that nobody knows of: opening it anew finds out."""
@@ -269,8 +281,11 @@ class Appending(Durability):
         raise reason from error
 
     def _take_back(self, segment: Segment, position: int) -> None:
-        """Synced, so that no power loss brings a refused batch back."""
+        """The cut is synced by a round, as all else: a sync from here would block the loop, and could take a failure
+        away from a round that is at this file. Until then a power loss may bring the bytes back, and recovery judges
+        them as it judges whatever was written and not acknowledged."""
         files = self.services.files
         if files.size(segment.handle) > position:
             files.truncate(segment.handle, position)
-            files.datasync(segment.handle)
+            self._dirty(segment)
+            segment.recut = True

@@ -20,12 +20,13 @@ LOOKED_AT = 64  # handles judged for one eviction, so that it never costs more t
 
 
 class FileBudget:
-    __slots__ = ("_files", "_open", "limit")
+    __slots__ = ("_files", "_open", "_roomy", "limit")
 
     def __init__(self, files: Files, limit: int) -> None:
         self._files = files
         self.limit = limit
         self._open: OrderedDict[Segment, None] = OrderedDict()
+        self._roomy: dict[Segment, None] = {}  # have room ahead of their end
 
     def __len__(self) -> int:
         return len(self._open)
@@ -48,12 +49,27 @@ class FileBudget:
             segment.handle = CLOSED
             self._open.pop(segment, None)
 
+    def reserve(self, segment: Segment, size: int) -> bool:
+        """Room ahead of its end. False: it cannot be had."""
+        if self._files.reserve(segment.handle, segment.size, size):
+            self._roomy[segment] = None
+            return True
+        return False
+
     def release(self, segment: Segment) -> None:
         """It does not grow any more, for now: room that it did not need is others' again."""
-        if segment.handle != CLOSED and segment.reserved > segment.size:
+        if segment in self._roomy:
+            del self._roomy[segment]
             segment.reserved = 0
             with contextlib.suppress(OSError):
                 self._files.release(segment.handle, segment.size)
+
+    def release_all(self) -> list[Segment]:
+        """The disk is full: what is held ahead is needed now. Gives those that held some."""
+        released = list(self._roomy)
+        for segment in released:
+            self.release(segment)
+        return released
 
     def _make_room(self) -> None:
         dirty: list[Segment] = []

@@ -53,7 +53,7 @@ class Checkpoint:
         if error is not None or not work.data:
             self._finish(work, waiting, error)
         else:
-            self._log.services.background.run(work.run, lambda _, failure: self._finish(work, waiting, failure))
+            self._log.run(work.run, lambda _, failure: self._finish(work, waiting, failure))
 
     def _finish(self, work: _Work, waiting: list[Done], failure: BaseException | None) -> None:
         log = self._log

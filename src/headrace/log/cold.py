@@ -16,9 +16,11 @@ from headrace.ports import Files
 
 
 def is_due(files: Files, folder: str, config: LogConfig, now_ms: int) -> bool:
-    """Off the loop. OSError when the disk does not say."""
-    if not files.exists(folder):
-        return False
+    """Off the loop. OSError: the disk does not say."""
+    return files.exists(folder) and _is_due(files, folder, config, now_ms)
+
+
+def _is_due(files: Files, folder: str, config: LogConfig, now_ms: int) -> bool:
     snapshot = load_snapshot(files, folder)
     if snapshot is None:
         return _is_old(files, folder, config, now_ms)

@@ -160,25 +160,26 @@ class Compaction:
         def back(result: bool | None, error: BaseException | None) -> None:
             if isinstance(error, DamageMet) and not self._is_over():
                 met = error
-                self._log.services.background.run(lambda: _tell_of(self._log, met), lambda _, __: self._end(met))
+                self._log.run(lambda: _tell_of(self._log, met), lambda _, __: self._end(met))
             elif error is not None or self._is_over():
                 self._end(error)
             else:
                 assert result is not None, "work gives a result or an error"
                 then(result)
 
-        self._log.services.background.run(work, back)
+        self._log.run(work, back)
 
     def _end(self, error: BaseException | None) -> None:
         self._offsets.release()  # the next one may begin before this is forgotten
         if self._work is not None:
             work, self._work = self._work, None
-            self._log.services.background.run(work.discard, lambda _, __: None)
+            if not self._log.is_released:  # else it goes with the folder, or when the log is opened
+                self._log.run(work.discard, lambda _, __: None)
         self._done(None if error is None else explain(error, f"compacting {self._log.folder}"))
 
 
 def _tell_of(log: Log, met: DamageMet) -> None:
-    """Off the loop. A read of the place writes the hole down."""
-    wish = Wish(met.offset, 1, met.segment.next_offset, True)
-    interval_bytes = log.config.index_interval_bytes
-    FileRead(log.services.files, met.segment, wish, log.holes, log._on_damage, interval_bytes).run()
+    """Off the loop. A read of the place writes the hole down, or fails while the disk may be away for a moment."""
+    services, wish = log.services, Wish(met.offset, 1, met.segment.next_offset, True)
+    interval_bytes, patience = log.config.index_interval_bytes, services.patience
+    FileRead(services.files, met.segment, wish, log.holes, log._on_damage, interval_bytes, patience=patience).run()

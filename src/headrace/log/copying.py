@@ -98,6 +98,13 @@ class CopiedLog(NamedTuple):
 
 def survey(files: Files, folder: str, log_id: bytes, mark: Mark | None) -> Survey:
     """`mark` is the newest in the journal, which was read before."""
+    try:
+        return _survey(files, folder, log_id, mark)
+    except FileNotFoundError as error:
+        raise BackupUnsettled(f"{folder} is being deleted, or let go of in part, at this moment") from error
+
+
+def _survey(files: Files, folder: str, log_id: bytes, mark: Mark | None) -> Survey:
     for _ in range(LOOKS):
         raw = _read(files, f"{folder}/{SNAPSHOT}")
         names = files.list(folder) if files.exists(folder) else []

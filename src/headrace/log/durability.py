@@ -85,8 +85,9 @@ class Durability(Staging):
             self.sync_soon()
 
     def after_sync(self, done: Done) -> None:
-        """`done` once all that is written now, headers and names included, is synced."""
-        if self.broken:
+        """`done` once all that is written now, headers and names included, is synced. That it broke is told once no
+        round is at its files any more: only then may they be opened anew."""
+        if self.broken and not self.in_round:
             done(self.failed)
         elif self.is_unsynced or self.in_round:
             self._after.append(done)
@@ -109,7 +110,7 @@ class Durability(Staging):
         work = self.begin_sync()
         if work is not None:
             sync_files(self.services.files, work, set())
-            if work.error is None and work.refusal is None and work.mark is not None:
+            if work.went_well and work.mark is not None:
                 self.services.journal.append([work.mark])
             self.end_sync(work)
         return not self.broken and not self._is_postponed
@@ -121,6 +122,7 @@ class Durability(Staging):
         after, self._after = self._after, []
         for segment in self._unsynced:
             segment.pins += 1
+            segment.recut = False
         directories: list[str] = []
         if self._names != self._names_synced:
             directories = [self.folder, *self.services.unsynced_parents(self.folder)]
@@ -138,14 +140,17 @@ class Durability(Staging):
         self.in_round = False
         for segment, size in work.segments:
             segment.pins -= 1
-            if work.error is None:
+            if work.error is None and not self.broken:
                 segment.synced = max(segment.synced, size)
-                segment.dirty = segment.synced < segment.size
+                segment.dirty = segment.recut or segment.synced < segment.size
             if self.is_released or (segment.dropped and not segment.dirty):
                 self.services.budget.close(segment)
-        if work.error is not None:
+        error: HeadraceError | None = _sync_failed(self.folder, work.error) if work.error is not None else None
+        if self.broken:  # meanwhile, by something else
+            error = self.failed
+        if error is not None:
             self._after[:0] = work.after
-            self.fail(_sync_failed(self.folder, work.error))
+            self.fail(error)
             return
         self._unsynced = [segment for segment in self._unsynced if segment.dirty]
         if work.refusal is not None:
@@ -153,7 +158,7 @@ class Durability(Staging):
             self._postpone(work.refusal)
             return
         self._is_postponed = False
-        if work.names > self._names_synced and not self.is_released:
+        if work.names > self._names_synced:
             self._names_synced = work.names
             self.services.note_made(self.folder)
         self.synced_offset = max(self.synced_offset, work.next_offset)
@@ -175,7 +180,7 @@ class Durability(Staging):
         if not self._is_postponed:
             self.on_event("log.not-synced", {"folder": self.folder, "why": str(error)})
         self._is_postponed = True
-        if self.is_released or self.services.sync.is_ending:
+        if self.services.sync.is_ending:
             self._tell_all(self.failed or error)
         else:
             self.services.sync.postpone(self)
@@ -197,20 +202,26 @@ class Durability(Staging):
         return True
 
     def fail(self, error: HeadraceError) -> None:
-        """Nothing goes any more. Whoever waits is told."""
+        """Nothing goes any more. Whoever waits is told; of `after_sync`, when the round that is under way has ended."""
         if not self.broken:
             self.on_event("log.failed", {"folder": self.folder, "error": str(error)})
         self.broken, self.failed = True, error
         self.services.sync.forget(self)
         if self._staged:
             self._unstage()
-        self._tell_all(error)
+        if self.in_round:
+            self._tell_waiters(error)
+        else:
+            self._tell_all(error)
 
     def _tell_all(self, error: HeadraceError) -> None:
-        waiters, self._waiters = self._waiters, []
         after, self._after = self._after, []
         for done in after:
             done(error)
+        self._tell_waiters(error)
+
+    def _tell_waiters(self, error: HeadraceError) -> None:
+        waiters, self._waiters = self._waiters, []
         for _, done in waiters:
             done(error)
 

@@ -1,5 +1,5 @@
 """The Files port on a real operating system. One method, one system call; nothing is remembered but the
-locks.
+locks, and whether the system can send from its memory.
 
 Where `fdatasync` does not exist (macOS) the device's own cache is flushed with F_FULLFSYNC, because `fsync`
 there stops at the device's door.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import cast
@@ -19,6 +20,10 @@ from headrace.records.kernel import room
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _KEEP_SIZE = 1
+_CACHESTAT = 451  # on all of these
+_CACHESTAT_MACHINES = frozenset({"x86_64", "aarch64", "riscv64", "ppc64le", "s390x", "armv7l", "loongarch64"})
+_NEVER_SENDS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})  # this file system, or this jail
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _WOULD_WAIT = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -27,6 +32,7 @@ def _full_sync(handle: int) -> None:
 
 
 _datasync = os.fdatasync if hasattr(os, "fdatasync") else _full_sync
+_sync_names = os.fsync if hasattr(os, "fdatasync") else _full_sync
 
 
 @cache
@@ -42,7 +48,35 @@ def _allocate() -> Callable[[int, int, int, int], int] | None:
     return cast(Callable[[int, int, int, int], int], call)
 
 
+def _cachestat() -> Callable[[int, int, int], int]:
+    """Linux's cachestat (6.5 and newer): how many pages of a stretch are in memory; none where nobody can tell. For
+    one thread."""
+    import ctypes
+
+    if not sys.platform.startswith("linux") or os.uname().machine not in _CACHESTAT_MACHINES:
+        return lambda handle, size, position: 0
+
+    class Stretch(ctypes.Structure):
+        _fields_ = (("position", ctypes.c_uint64), ("size", ctypes.c_uint64))
+
+    class Pages(ctypes.Structure):
+        _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "writeback", "evicted", "recently"))
+
+    call = ctypes.CDLL(None).syscall
+    call.argtypes = (ctypes.c_long, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
+    stretch, pages = Stretch(), Pages()
+    at, to = ctypes.addressof(stretch), ctypes.addressof(pages)
+
+    def cached(handle: int, size: int, position: int) -> int:
+        stretch.position, stretch.size = position, size
+        return pages.cached if call(_CACHESTAT, handle, at, to, 0) == 0 else 0
+
+    return cached
+
+
 class OsFiles:
+    _cached: Callable[[int, int, int], int] | None = None  # from the first question on
+
     def open(self, path: str, *, create: bool = False) -> int:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o640)
 
@@ -66,6 +100,19 @@ class OsFiles:
                 return None
             raise
         return buffer if count == size else memoryview(buffer)[:count]
+
+    def is_resident(self, handle: int, size: int, position: int) -> bool:
+        if self._cached is None:
+            self._cached = _cachestat()
+        return self._cached(handle, size, position) > (position + size - 1) // _PAGE_BYTES - position // _PAGE_BYTES
+
+    def send(self, handle: int, socket: int, size: int, position: int) -> int:
+        try:
+            return os.sendfile(socket, handle, position, size)
+        except OSError as error:
+            if error.errno in _NEVER_SENDS:
+                self._cached = lambda handle, size, position: 0
+            raise
 
     def datasync(self, handle: int) -> None:
         _datasync(handle)
@@ -99,7 +146,7 @@ class OsFiles:
     def sync_directory(self, path: str) -> None:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(handle)
+            _sync_names(handle)
         finally:
             os.close(handle)
 

@@ -54,6 +54,10 @@ class Index:
         place = bisect_right(self.offsets, relative_offset) - 1
         return self.offsets[place], self.positions[place]
 
+    def boundary(self, position: int) -> int:
+        """The last position at or before that one where an entry says that a batch starts."""
+        return self.positions[bisect_right(self.positions, position, 0, len(self.offsets)) - 1]
+
     def find_time(self, timestamp_ms: int) -> tuple[int, int]:
         """An entry, as `find` gives it, with no batch of that timestamp or later before it."""
         place = max(0, bisect_left(self.timestamps, timestamp_ms, 0, len(self.offsets)) - 1)

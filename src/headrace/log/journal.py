@@ -81,12 +81,10 @@ class Journal:
 
     def forget(self, log_ids: Iterable[bytes]) -> None:
         """These logs are about to be deleted: sure only after `sync`."""
-        known = [log_id for log_id in log_ids if log_id in self._marks]
+        later = {mark.log_id for mark in self._later.copy()}
+        known = [log_id for log_id in log_ids if log_id in self._marks or log_id in later]
         if known:
             self.append([Mark(log_id, GONE, 0, 0, 0) for log_id in known])
-
-    def known(self) -> list[bytes]:
-        return list(self._marks)
 
     def sync(self) -> None:
         """Off the loop, and therefore with a handle of its own: the loop may rotate the file meanwhile."""

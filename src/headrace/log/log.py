@@ -14,6 +14,8 @@ segments in retention.py, cutting the end in truncation.py, looking for a time i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import TypeVar
 
 from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, StorageFailed
 from headrace.log import retention
@@ -26,18 +28,30 @@ from headrace.log.reader import FileRead, ReadResult, Wish, read_plain
 from headrace.log.recovered import Recovered
 from headrace.log.segment import Segment
 from headrace.log.services import Services
-from headrace.log.times import NEVER, TimeLookup
+from headrace.log.span import SPAN_BYTES, Span, find_span
+from headrace.log.times import MaxTimeLookup, TimeLookup
 from headrace.log.transactions import MANY_ABORTED, MAX_ABORTED
 from headrace.log.truncation import truncate
 
 __all__ = ["AnyLog", "Log", "LogConfig", "Staged"]
+
+T = TypeVar("T")
 
 ENOUGH_ABORTED = MANY_ABORTED * 7 // 8  # below it a warning is over
 CLOSE_BYTES = 1 << 20  # less than this is walked over at the next opening rather than saved at closing
 
 
 class Log(Appending):
-    __slots__ = ("_blocked", "_closing", "_was_crowded", "leftovers", "recovery_s", "saved_start")
+    __slots__ = (
+        "_blocked",
+        "_closing",
+        "_leaving",
+        "_under_way",
+        "_was_crowded",
+        "leftovers",
+        "recovery_s",
+        "saved_start",
+    )
 
     def __init__(
         self,
@@ -54,6 +68,8 @@ class Log(Appending):
         self.recovery_s = 0.0  # what opening it took
         self._blocked: HeadraceError | None = None
         self._closing = False
+        self._leaving = False  # to be released when nothing is under way
+        self._under_way = 0  # pieces of work in the background that may write to its folder
         self._was_crowded = False
         self.checkpoint = Checkpoint(self)
         for segment in self.segments:
@@ -92,7 +108,7 @@ class Log(Appending):
         read: FileRead | None = None
         try:
             found = None
-            if segment.index is not None:
+            if segment.index is not None and not services.patience.doubts(segment):
                 handle = services.budget.open(segment)
                 if not self.holes and not segment.has_gaps:
                     found = read_plain(services.files, handle, segment, segment.index, wish, interval_bytes)
@@ -102,14 +118,43 @@ class Log(Appending):
         except OSError:
             found = None
         if found is None:
+            segment.doubt()
             services.metrics.disk_reads += 1
             return read or self._file_read(segment, wish)
         services.metrics.file_reads += 1
         return found
 
+    def span(self, offset: int, max_bytes: int, up_to: int | None = None) -> Span | None:
+        """What `read` would give, as a place in a file whose bytes need not be looked at. None: read it."""
+        if max_bytes < SPAN_BYTES or not self.start_offset <= offset < self._tail.first_offset:
+            return None
+        if self.failed is not None or self.holes:
+            return None
+        end = self.written_offset if up_to is None else min(up_to, self.written_offset)
+        if offset >= end:
+            return None
+        segment = self.segments[bisect_right(self._bases, offset) - 1]
+        if self.services.patience.doubts(segment):
+            return None
+        found = find_span(self.services, segment, offset, max_bytes, end)
+        if found is not None:
+            if segment is not self.segments[-1]:
+                self.services.indexes.touch(segment)
+            self.services.metrics.unseen_reads += 1
+        return found
+
     def _file_read(self, segment: Segment, wish: Wish) -> FileRead:
-        files, interval_bytes = self.services.files, self.config.index_interval_bytes
-        return FileRead(files, segment, wish, self.holes, self._on_damage, interval_bytes, self._following)
+        services, interval_bytes = self.services, self.config.index_interval_bytes
+        return FileRead(
+            services.files,
+            segment,
+            wish,
+            self.holes,
+            self._on_damage,
+            interval_bytes,
+            self._following,
+            services.patience,
+        )
 
     def _following(self, offset: int) -> Segment | None:
         """Called by reads, off the loop: the first segment from that offset on."""
@@ -119,7 +164,18 @@ class Log(Appending):
 
     def _on_damage(self, hole: Hole) -> None:
         """Called by reads, off the loop: holes are replaced whole, so a look from the loop sees the old or
-        the new ones."""
+        the new ones. Of a log that broke, or is closed, nothing is noted: its file may be another log's by now, and is
+        not as long as somebody is at noting."""
+        noting = self.services.noting
+        noting.append(self.folder)
+        try:
+            if self.broken:
+                raise self.failed or StorageFailed(f"the log in {self.folder} is closed")
+            self._note_hole(hole)
+        finally:
+            noting.remove(self.folder)
+
+    def _note_hole(self, hole: Hole) -> None:
         if hole.offset >= self.written_offset:  # it was cut off while the read was on its way
             return
         self.holes = self.holes.with_hole(hole)
@@ -141,8 +197,7 @@ class Log(Appending):
 
     def max_timestamp_lookup(self) -> TimeLookup:
         """As `timestamp_lookup`, for the first record with the largest timestamp."""
-        times = [segment.max_timestamp for segment in self.segments if segment.size]
-        return TimeLookup(self, max(times, default=NEVER))
+        return MaxTimeLookup(self)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Waits for the disk."""
@@ -242,19 +297,37 @@ class Log(Appending):
 
     def _synced_at_close(self, error: HeadraceError | None) -> None:
         if error is None and (self.since_snapshot >= CLOSE_BYTES or self.is_blocked):
-            self.checkpoint.request(lambda _: self.release())
+            self.checkpoint.request(lambda _: self._leave())
         else:
+            self._leave()
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """In the background, what may write to the log's folder: until it has ended, nobody opens the log anew."""
+
+        def back(result: T | None, error: BaseException | None) -> None:
+            self._under_way -= 1
+            done(result, error)
+            if self._leaving:
+                self._leave()
+
+        self._under_way += 1
+        self.services.background.run(work, back)
+
+    def _leave(self) -> None:
+        self._leaving = self._under_way > 0
+        if not self._leaving:
             self.release()
 
     def release(self) -> None:
         """Closes the files as they are. Whoever still waits for a sync is told that it will not come."""
         self._closing = self.is_released = self.broken = True
+        self._leaving = False
         if self.failed is None:
             self.failed = StorageFailed(f"the log in {self.folder} is closed")
         services = self.services
         services.sync.forget(self)
         services.compactor.forget(self)
-        for segment in self.segments:
+        for segment in (*self.segments, *self._unsynced):  # some of these may be no longer part of the log
             segment.dirty = False
             services.budget.close(segment)
             services.indexes.forget(segment)
@@ -266,7 +339,7 @@ class Log(Appending):
     def fail(self, error: HeadraceError) -> None:
         super().fail(error)
         if self._closing and not self.in_round:
-            self.release()
+            self._leave()
 
     def restart_at(self, offset: int) -> None:
         """The end of the log is there now; for truncation, which has cut the files."""

@@ -75,6 +75,9 @@ class MemoryLog(Staging):
         self.reads += 1
         return self._tail.read(offset, max_bytes, end, at_least_one)
 
+    def span(self, offset: int, max_bytes: int, up_to: int | None = None) -> None:
+        """There is no file."""
+
     def timestamp_lookup(self, timestamp_ms: int) -> MemoryLookup:
         """(offset, timestamp) of the first record at or after the time, or None: to be `run` off the loop."""
         return MemoryLookup(self._tail.views(), self.start_offset, timestamp_ms)

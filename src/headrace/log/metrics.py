@@ -19,6 +19,7 @@ class LogMetrics:
         "recoveries",
         "round_logs",
         "rounds",
+        "unseen_reads",
         "writes",
     )
 
@@ -28,6 +29,7 @@ class LogMetrics:
         self.round_logs = Histogram(unit=1)
         self.recoveries = Histogram()  # seconds
         self.memory_reads = self.file_reads = self.disk_reads = 0  # from the tail; from the page cache; had to wait
+        self.unseen_reads = 0  # left in the page cache, to be sent from there
         self.compactions = Histogram()  # seconds, of a pass
         self.compacted_before_bytes = self.compacted_after_bytes = 0  # of segments that passes went over
         self.compacted_records = 0  # that went

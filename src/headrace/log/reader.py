@@ -9,8 +9,8 @@ In a compacted segment the offset that is asked for may have no batch any more: 
 segment if need be. A segment that was compacted while a read was on its way hands it on to its successor.
 
 Batches that come from a file have their checksums and the order of their offsets checked: what the disk
-changed since is never sent, but recorded as a hole. The index is checked too: where it points must be the
-batch that it names.
+changed since, or does not read any more (patient.py), is never sent, but recorded as a hole. The index is checked
+too: where it points must be the batch that it names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, Stora
 from headrace.log.damage import Hole, Holes, next_batch
 from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES
 from headrace.log.index import NO_TIMESTAMP, Index, decode_index
+from headrace.log.patient import Patience, PatientReader
 from headrace.log.segment import Segment
+from headrace.log.span import SPAN_BYTES
 from headrace.log.tail import ReadResult
 from headrace.log.walk import Fetch, Walk
 from headrace.log.writing import explain, read_whole
@@ -34,8 +36,9 @@ from headrace.records.kernel import cut, pick, scan
 TOO_SHORT = "the file is shorter than what was written to it"
 NOT_A_HEADER = "a batch's header is not one"
 OUT_OF_ORDER = "an offset is out of order"
+UNREADABLE = "the disk does not read it"
 
-__all__ = ["FileRead", "ReadResult", "Wish", "load_index", "read_plain"]
+__all__ = ["FileRead", "ReadResult", "Wish", "load_index", "read_plain", "saved_index"]
 
 MaybeFetch = Callable[[int, int], Buffer | None]  # as Fetch; None: it would have to wait
 
@@ -55,6 +58,14 @@ class _Damaged(Exception):
         self.position, self.offset, self.why = position, offset, why
 
 
+class _HoleBefore(Exception):
+    """The index led into a hole that nobody knew of. What is asked for lies behind it."""
+
+    def __init__(self, hole: Hole) -> None:
+        super().__init__(hole.why)
+        self.hole = hole
+
+
 class _WrongIndex(Exception):
     """The index names a batch that is not there."""
 
@@ -64,7 +75,17 @@ class _Nothing(Exception):
 
 
 class FileRead:
-    __slots__ = ("_end", "_files", "_following", "_holes", "_interval_bytes", "_on_damage", "_segment", "_wish")
+    __slots__ = (
+        "_end",
+        "_files",
+        "_following",
+        "_holes",
+        "_interval_bytes",
+        "_on_damage",
+        "_patience",
+        "_segment",
+        "_wish",
+    )
 
     def __init__(
         self,
@@ -75,9 +96,10 @@ class FileRead:
         on_damage: Callable[[Hole], None],
         interval_bytes: int,
         following: Callable[[int], Segment | None] = lambda _: None,
+        patience: Patience | None = None,
     ) -> None:
         """`following`: the segment to go on to where there are gaps, by the offset from which on."""
-        self._following = following
+        self._following, self._patience = following, patience
         self._files, self._segment, self._wish = files, segment, wish
         self._holes, self._on_damage, self._interval_bytes = holes, on_damage, interval_bytes
         self._end = segment.size  # what is written later is not for this read
@@ -108,6 +130,9 @@ class FileRead:
                     continue
                 end = min(segment.next_offset, self._wish.up_to)  # nobody need ask for these again
                 found = ReadResult([], 0, max(self._wish.offset, end))
+            except _HoleBefore as damage:
+                self._holes = self._holes.with_hole(damage.hole)
+                continue
             except (HeadraceError, FileNotFoundError):
                 if segment.successor is None:
                     raise
@@ -134,14 +159,15 @@ class FileRead:
         except OSError as error:
             raise explain(error, f"reading {path}") from error
         try:
-            return self._run(lambda size, position: self._files.pread(handle, size, position))
+            holes = self._holes.of_segment(self._segment.base)
+            return self._run(PatientReader(self._files, handle, path, self._patience, holes))
         except OSError as error:
             raise StorageFailed(f"{path} does not read ({error}): check the disk") from error
         finally:
             self._files.close(handle)
 
-    def _run(self, fetch: Fetch) -> ReadResult:
-        segment = self._segment
+    def _run(self, reader: PatientReader) -> ReadResult:
+        segment, fetch = self._segment, reader.fetch
         try:
             try:
                 index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
@@ -150,9 +176,13 @@ class FileRead:
                 index = build_index(segment, fetch, self._holes, self._interval_bytes)
                 result = self._read(fetch, index, is_true=True)
         except _Damaged as damage:
+            reader.insist()
+            if reader.refusal_behind(damage.position) is not None:
+                damage.why = UNREADABLE
             raise self._judge(damage, fetch) from None
         assert result is not None, "a read that may wait has an answer"
-        segment.index = index
+        if not reader.has_refused:
+            segment.index = index
         return result
 
     def _read(self, fetch: MaybeFetch, index: Index, *, is_true: bool = False) -> ReadResult | None:
@@ -229,18 +259,23 @@ class FileRead:
                 break
         return ReadResult([memoryview(data)[begin:at]], at - begin, found[-1][3])
 
-    def _judge(self, damage: _Damaged, fetch: Fetch) -> HeadraceError:
-        """Let go meanwhile, or damaged? Then finds out how far, and has it written down."""
+    def _judge(self, damage: _Damaged, fetch: Fetch) -> HeadraceError | _HoleBefore:
+        """Let go or cut off meanwhile, or damaged? Then finds out how far, and has it written down."""
         segment, offset = self._segment, self._wish.offset
         if segment.successor is not None:
             return StorageFailed(f"{segment.path()} was compacted")  # and the read goes on in its successor
+        end_offset = segment.next_offset
         if segment.dropped:
-            return OffsetOutOfRange(offset, segment.next_offset, segment.next_offset)
-        found = next_batch(fetch, damage.position, self._end, damage.offset, segment.next_offset)
-        position, next_offset = found or (self._end, segment.next_offset)
+            return OffsetOutOfRange(offset, end_offset, end_offset)
+        if offset >= end_offset:  # cut off
+            return OffsetOutOfRange(offset, segment.base, end_offset)
+        found = next_batch(fetch, damage.position, self._end, damage.offset, end_offset)
+        position, next_offset = found or (self._end, end_offset)
         hole = Hole(damage.offset, next_offset, segment.base, damage.position, position, damage.why)
         self._on_damage(hole)
-        return DamagedRange(offset, next_offset, damage.why)
+        if self._patience is not None:
+            self._patience.found(segment.path(), hole, self._end)
+        return DamagedRange(offset, next_offset, damage.why) if next_offset > offset else _HoleBefore(hole)
 
 
 def read_plain(
@@ -250,15 +285,18 @@ def read_plain(
     offset, max_bytes, up_to, _ = wish
     relative, position = index.find(offset - segment.base)
     expected = segment.base + relative
-    wanted = max_bytes if expected == offset else max_bytes + interval_bytes
+    wanted = min(max_bytes if expected == offset else max_bytes + interval_bytes, segment.size - position)
+    if max_bytes >= SPAN_BYTES and position + wanted < segment.size:
+        wanted = index.boundary(position + max_bytes) - position or wanted  # so that the next one may be a span
     try:
-        data = files.pread_nowait(handle, min(wanted, segment.size - position), position)
+        data = files.pread_nowait(handle, wanted, position)
     except OSError:
         return None
     found = pick(data, expected, offset, up_to, max_bytes) if data is not None else None
     if found is None or data is None:
         return None
     begin, end, next_offset = found
+    segment.saw(position + begin, position + end)
     return ReadResult([memoryview(data)[begin:end]], end - begin, next_offset)
 
 
@@ -271,14 +309,16 @@ def _offset_at(data: Buffer, at: int, expected: int) -> int:
 
 def load_index(files: Files, segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: int) -> Index:
     """From its file, else from the segment itself."""
+    return saved_index(files, segment) or build_index(segment, fetch, holes, interval_bytes)
+
+
+def saved_index(files: Files, segment: Segment) -> Index | None:
     path = segment.path(INDEX)
     try:
         index = decode_index(read_whole(files, path), segment.base, segment.size, path)
     except OSError:
-        index = None
-    if index is None:
-        return build_index(segment, fetch, holes, interval_bytes)
-    return index.before(segment.size)
+        return None
+    return index.before(segment.size) if index is not None else None
 
 
 def build_index(segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: int) -> Index:

@@ -9,6 +9,7 @@ from headrace.log.config import LogConfig, OnEvent
 from headrace.log.damage import Holes
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.format import Mark
+from headrace.log.patient import Patience
 from headrace.log.producers import Producers
 from headrace.log.segment import Segment
 from headrace.log.snapshot import SegmentState, Snapshot
@@ -23,6 +24,7 @@ class Origin(NamedTuple):
     log_id: bytes
     parents: Sequence[str]
     on_event: OnEvent
+    patience: Patience | None = None
 
 
 class Recovered:

@@ -35,6 +35,10 @@ def recover(origin: Origin, config: LogConfig, mark: Mark | None, now_ms: int) -
     found = scan.run()
     _make_durable(scan)
     _save(scan)
+    if origin.patience is not None:
+        for segment in scan.scanned:
+            for hole in scan.holes.of_segment(segment.base):
+                origin.patience.found(segment.path(), hole, segment.size)
     return found
 
 
@@ -45,7 +49,8 @@ def _make_durable(scan: Rescan) -> None:
         if segment.base < proof.segment:
             known = segment.size
         if segment.size > known:
-            write_again(scan.files, segment, known)
+            holes = [hole for hole in scan.holes if hole.segment == segment.base]
+            write_again(scan.files, segment, known, holes)
             scan.resync = scan.resync or segment.base != proof.segment or proof.position == 0
         segment.synced = segment.size
     if scan.resync and scan.files.exists(scan.folder):

@@ -22,7 +22,8 @@ from headrace.log.format import (
 )
 from headrace.log.index import Index
 from headrace.log.mending import cut_file
-from headrace.log.reader import load_index
+from headrace.log.patient import PatientReader
+from headrace.log.reader import UNREADABLE, saved_index
 from headrace.log.recovered import Origin, Recovered
 from headrace.log.revisions import choose, read_segment_header
 from headrace.log.segment import Segment
@@ -38,6 +39,8 @@ class Rescan:
         self.folder, self.names = origin.folder, names
         self.found = Recovered(config)
         self.snapshot = load_snapshot(self.files, self.folder) if SNAPSHOT in names else None
+        if self.snapshot is None and SNAPSHOT in names:
+            origin.on_event("log.snapshot-lost", {"folder": self.folder})
         if self.snapshot is not None and mark is not None and mark.generation != self.snapshot.generation:
             mark = None
         self.proof = _newest_proof(origin.log_id, self.snapshot, mark)
@@ -46,11 +49,13 @@ class Rescan:
             last = self.snapshot.segments[-1].base if self.snapshot.segments else -1
             self.holes = cut_holes(self.files, self.folder, self.holes, self.snapshot.next_offset, last)
         self.new_holes = False
-        self.revisions, self.made, self.stale = choose(self.files, self.folder, names, self.snapshot, origin.log_id)
+        self.revisions, self.made, self.stale = choose(
+            self.files, self.folder, names, self.snapshot, origin.log_id, origin.patience
+        )
         self.bases = sorted(self.revisions)
         self.proven = max([self.proof.next_offset, *(hole.next_offset for hole in self.holes)])
         if self.snapshot is None and SNAPSHOT in names and self.bases:
-            # There was a snapshot and it does not read: it proved the segments before the last, maybe more.
+            # There was a snapshot and it is not one any more: it proved the segments before the last, maybe more.
             self.proven = max(self.proven, self.bases[-1])
         self.proven = max([self.proven, *(made.next_offset for made in self.made.values())])
         self.expected = 0
@@ -143,7 +148,9 @@ class Rescan:
     # The walk
 
     def _header(self, base: int) -> SegmentHeader | None:
-        return read_segment_header(self.files, self._path(base))
+        """One that does not read can be done without where the segment is proven: elsewhere it would be dropped."""
+        patience = self.origin.patience if base < self.proven else None
+        return read_segment_header(self.files, self._path(base), patience, self.holes.of_segment(base))
 
     def _path(self, base: int, ending: str = LOG) -> str:
         return f"{self.folder}/{segment_name(base, ending, self.revisions[base])}"
@@ -163,6 +170,8 @@ class Rescan:
                 return
 
     def _new(self, base: int, header: SegmentHeader | None) -> Segment:
+        if header is None:
+            self.origin.on_event("log.header-damaged", {"segment": self._path(base)})
         segment = Segment(self.folder, base, header.created_ms if header else self.now_ms, self.revisions[base])
         segment.size = SEGMENT_HEADER_BYTES
         segment.index = Index()
@@ -192,27 +201,27 @@ class Rescan:
     def _scan(self, segment: Segment, following: int | None) -> bool:
         """Walks over what is new in a segment. False: the log ends in it."""
         handle = self.files.open(segment.path())
-
-        def fetch(size: int, position: int) -> bytes:
-            return self.files.pread(handle, size, position)
-
+        holes = self.holes.of_segment(segment.base)
+        reader = PatientReader(self.files, handle, segment.path(), self.origin.patience, holes)
+        reader.insist()
         try:
             size = self.files.size(handle)
             position = segment.size
             if size < position:  # shorter than the snapshot says: what is left of it must be found out
                 position, self.expected = SEGMENT_HEADER_BYTES, segment.base
                 segment.index, segment.size = Index(), SEGMENT_HEADER_BYTES
-            elif segment.index is None:
-                segment.index = load_index(self.files, segment, fetch, self.holes, self.config.index_interval_bytes)
-            segment.indexed_at = segment.index.positions[-1]
+            elif segment.index is None:  # one that is lost is built by the first read, so that opening stays bounded
+                segment.index = saved_index(self.files, segment)
+            segment.indexed_at = segment.index.positions[-1] if segment.index is not None else position
             self.scanned.append(segment)
             self.found.is_sealed = False
             end = max(size, position, self.made[segment.base].size if segment.base in self.made else 0)
-            return self._walk(segment, fetch, position, end, following)
+            return self._walk(segment, reader, position, end, following)
         finally:
             self.files.close(handle)
 
-    def _walk(self, segment: Segment, fetch: Fetch, position: int, end: int, following: int | None) -> bool:
+    def _walk(self, segment: Segment, reader: PatientReader, position: int, end: int, following: int | None) -> bool:
+        fetch = reader.fetch
         self.found.scanned_bytes += end - position
         while True:
             walk = Walk(fetch, position, end, self.expected, check_crc=True, has_gaps=segment.has_gaps)
@@ -228,23 +237,39 @@ class Rescan:
             if known is not None and known.segment == segment.base:
                 position, self.expected = max(known.end_position, position), known.next_offset
             elif self.expected >= self.proven:
+                if (refusal := reader.refusal_behind(position)) is not None:  # no torn tail: it may be acknowledged
+                    raise refusal
                 return self._cut(segment, position, end, walk.why) or following == self.expected
             else:
-                position = self._damage(segment, fetch, position, end, following, walk.why)
+                why = UNREADABLE if reader.refusal_behind(position) is not None else walk.why
+                position = self._damage(segment, reader, position, end, following, why)
             segment.size, segment.next_offset = position, self.expected
             if position >= end:
                 self.found.is_sealed = True
                 return True
 
-    def _damage(self, segment: Segment, fetch: Fetch, position: int, end: int, following: int | None, why: str) -> int:
+    def _damage(
+        self, segment: Segment, reader: PatientReader, position: int, end: int, following: int | None, why: str
+    ) -> int:
         """Notes a hole from here to the next true batch; gives where that is."""
         known_offset = following if following is not None else self.proven
-        found = next_batch(fetch, position, end, self.expected, known_offset)
+        found = next_batch(reader.fetch, position, end, self.expected, known_offset)
+        proven = self._proven_up_to(segment, end)
+        refusal = reader.refusal_behind(proven) if found is None and following is None and proven < end else None
+        if refusal is not None:  # what lies behind it may be acknowledged
+            raise refusal
         at, next_offset = found or (end, known_offset)
         if next_offset > self.expected:
             self._hole(self.expected, next_offset, segment.base, position, at, why)
         self.expected = next_offset
         return at
+
+    def _proven_up_to(self, segment: Segment, end: int) -> int:
+        """The position in a segment from which on nothing says what offsets there are."""
+        if segment.base < self.proof.segment:
+            return end
+        known = self.proof.position if segment.base == self.proof.segment else 0
+        return max([known, *(hole.end_position for hole in self.holes.of_segment(segment.base))])
 
     def _note(self, segment: Segment, at: int, batch: Scanned, fetch: Fetch) -> None:
         (

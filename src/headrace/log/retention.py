@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.log.config import LogConfig
-from headrace.log.format import DELETED, LOG, SEGMENT_HEADER_BYTES, SIDE_FILES, segment_name
+from headrace.log.format import DELETED, SEGMENT_HEADER_BYTES, SIDE_FILES
 from headrace.log.segment import Part, Segment
 from headrace.ports import Files
 
@@ -84,13 +84,13 @@ def _drop(log: Log, count: int) -> None:
 
     def synced(error: HeadraceError | None) -> None:
         if error is None:
-            log.services.background.run(lambda: let_go(log.services.files, log.folder, gone), renamed)
+            log.run(lambda: let_go(log.services.files, log.folder, gone), renamed)
 
     def renamed(_: object, error: BaseException | None) -> None:
         if error is not None:
             log.on_event("log.not-deleted", {"folder": log.folder, "why": str(error)})
             return
-        log.leftovers += [segment_name(segment.base, DELETED) for segment in gone]
+        log.leftovers += [segment.name(DELETED) for segment in gone]
         log.checkpoint.request()
 
     log.after_sync(synced)
@@ -100,10 +100,10 @@ def let_go(files: Files, folder: str, gone: list[Segment]) -> None:
     """Off the loop."""
     names = set(files.list(folder))
     for segment in gone:
-        if segment_name(segment.base, LOG) in names:
-            files.rename(segment.path(LOG), segment.path(DELETED))
+        if segment.name() in names:
+            files.rename(segment.path(), segment.path(DELETED))
         for ending in SIDE_FILES:
-            if segment_name(segment.base, ending) in names:
+            if segment.name(ending) in names:
                 files.remove(segment.path(ending))
     files.sync_directory(folder)
     for segment in gone:

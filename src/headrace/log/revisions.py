@@ -8,9 +8,10 @@ segments themselves say up to which offset they take the place of others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from headrace.log.damage import Hole
 from headrace.log.format import (
     LOG,
     SEGMENT_HEADER_BYTES,
@@ -19,6 +20,7 @@ from headrace.log.format import (
     segment_name,
     segments_of,
 )
+from headrace.log.patient import Patience, PatientReader
 from headrace.log.snapshot import Snapshot
 from headrace.ports import Files
 
@@ -36,19 +38,31 @@ class Revisions(NamedTuple):
     stale: list[str]  # names of files that others have taken the place of
 
 
-def read_segment_header(files: Files, path: str) -> SegmentHeader | None:
+def read_segment_header(
+    files: Files, path: str, patience: Patience | None = None, holes: Sequence[Hole] = ()
+) -> SegmentHeader | None:
+    """None: it is not one any more. With patience one that does not read becomes that, with time."""
     handle = files.open(path)
     try:
-        return decode_segment_header(files.pread(handle, SEGMENT_HEADER_BYTES, 0), path)
+        reader = PatientReader(files, handle, path, patience, holes)
+        reader.insist()
+        return decode_segment_header(reader.fetch(SEGMENT_HEADER_BYTES, 0), path)
     finally:
         files.close(handle)
 
 
-def choose(files: Files, folder: str, names: Iterable[str], snapshot: Snapshot | None, log_id: bytes) -> Revisions:
+def choose(
+    files: Files,
+    folder: str,
+    names: Iterable[str],
+    snapshot: Snapshot | None,
+    log_id: bytes,
+    patience: Patience | None = None,
+) -> Revisions:
     found = segments_of(names, LOG)
     if snapshot is not None:
         return _by_snapshot(found, snapshot)
-    return _by_headers(files, folder, found, log_id)
+    return _by_headers(files, folder, found, log_id, patience)
 
 
 def _by_snapshot(found: list[tuple[int, int]], snapshot: Snapshot) -> Revisions:
@@ -71,10 +85,16 @@ def _by_snapshot(found: list[tuple[int, int]], snapshot: Snapshot) -> Revisions:
     return Revisions(by_base, made, stale)
 
 
-def _by_headers(files: Files, folder: str, found: list[tuple[int, int]], log_id: bytes) -> Revisions:
+def _by_headers(
+    files: Files, folder: str, found: list[tuple[int, int]], log_id: bytes, patience: Patience | None
+) -> Revisions:
     made: dict[tuple[int, int], Made] = {}
+    bases = [base for base, _ in found]
     for base, revision in found:
-        header = read_segment_header(files, f"{folder}/{segment_name(base, LOG, revision)}") if revision else None
+        # One that does not read can be done without where no other of its base would take its place, and it go.
+        may_be_lost = bases.count(base) == 1
+        path = f"{folder}/{segment_name(base, LOG, revision)}"
+        header = read_segment_header(files, path, patience if may_be_lost else None) if revision else None
         if header is not None and header[:1] + header[2:4] == (base, log_id, revision):
             made[base, revision] = Made(header.size, header.next_offset)
     by_base: dict[int, int] = {}

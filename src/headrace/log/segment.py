@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from headrace.log.durability import Durability
 
 CLOSED = -1
+NOTHING = 1 << 62  # a position that no file reaches
+SEEN_STRETCHES = 4  # as many consumers may go through one segment at their own pace
 
 
 class Part(Protocol):
@@ -51,11 +53,14 @@ class Segment:
         "next_offset",
         "owner",
         "pins",
+        "recut",
         "reserved",
         "revision",
+        "seen",
         "size",
         "successor",
         "synced",
+        "true_from",
         "used",
     )
 
@@ -70,16 +75,40 @@ class Segment:
         self.index: Index | None = None  # None: not in memory
         self.index_saved = False  # the file says as much as the memory
         self.indexed_at = 0  # position of the last entry
+        self.true_from = NOTHING  # from here to the end this process wrote it, or read it and found it true;
+        self.seen: tuple[tuple[int, int], ...] = ()  # and these stretches before, the newest last
         self.handle = CLOSED
         self.pins = 0  # the handle is in use off the loop
         self.used = False  # since the budget last looked
-        self.dirty = False  # bytes below `size` wait for a sync
+        self.dirty = False  # bytes below `size`, or a cut, wait for a sync
+        self.recut = False  # cut since the last round began, which may have synced what was cut off
         self.dropped = False  # no longer part of the log
         self.successor: Segment | None = None  # because it was compacted
 
     @property
     def has_gaps(self) -> bool:
         return self.revision > 0
+
+    def saw(self, begin: int, end: int) -> None:
+        """That stretch was read, and its checksums are right."""
+        apart = []
+        for first, last in self.seen:
+            if begin <= last and end >= first:
+                begin, end = min(begin, first), max(end, last)
+            else:
+                apart.append((first, last))
+        if end >= self.true_from:
+            self.true_from = min(begin, self.true_from)
+        else:
+            apart.append((begin, end))
+        self.seen = tuple(apart[-SEEN_STRETCHES:])
+
+    def is_true(self, begin: int, end: int) -> bool:
+        return begin >= self.true_from or any(first <= begin and end <= last for first, last in self.seen)
+
+    def doubt(self) -> None:
+        """Some of it has left memory: what comes back from the disk is to be checked again."""
+        self.true_from, self.seen = self.size, ()
 
     def name(self, ending: str = LOG) -> str:
         return segment_name(self.base, ending, 0 if ending in (DAMAGE, DELETED) else self.revision)

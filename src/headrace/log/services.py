@@ -1,8 +1,8 @@
 """What the logs of one store share.
 
-It belongs to the loop's thread but for what opening a log needs, which may happen in another: `logs` and `made` only
-change by single steps (one name in, one name out), and who walks over them walks over a copy. By `copy`, which is one
-step too: a list made of `items` allocates on its way, and that may let another thread in.
+It belongs to the loop's thread but for what opening a log needs, which may happen in another: `logs`, `made` and
+`noting` only change by single steps (one name in, one name out), and who walks over them walks over a copy. By `copy`,
+which is one step too: a list made of `items` allocates on its way, and that may let another thread in.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from headrace.log.config import StoreLimits
 from headrace.log.dirt import find_dirt
 from headrace.log.journal import Journal
 from headrace.log.metrics import LogMetrics
+from headrace.log.patient import Patience
 from headrace.log.segment import Segment
 from headrace.log.sync import GroupSync
 from headrace.log.tail import RingBudget, TailBudget
@@ -67,6 +68,8 @@ class Services:
         "logs",
         "made",
         "metrics",
+        "noting",
+        "patience",
         "rings",
         "root",
         "sync",
@@ -81,6 +84,7 @@ class Services:
         background: Background,
         limits: StoreLimits,
         journal: Journal,
+        sync_background: Background,
     ) -> None:
         self.root, self.files, self.clock, self.background, self.journal = (
             root,
@@ -95,8 +99,10 @@ class Services:
         self.indexes = IndexCache(limits.index_bytes)
         self.metrics = LogMetrics()
         self.compactor = Compactor(clock, self.metrics, limits.compaction_bytes)
-        self.sync = GroupSync(files, background, journal, clock, self.metrics)
+        self.sync = GroupSync(files, sync_background, journal, clock, self.metrics)
+        self.patience = Patience(clock)
         self.logs: dict[str, Log] = {}  # by folder, until their files are closed
+        self.noting: list[str] = []  # folders, one for each read that writes a hole down
         self.made: set[str] = set()  # directories whose own names are known to be synced
 
     def parents(self, folder: str) -> list[str]:

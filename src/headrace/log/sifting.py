@@ -8,6 +8,7 @@ written.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -77,7 +78,12 @@ def _step_in(
         if position >= end:
             continue
         wanted = min(window, end - position)
-        data = files.pread(handle, wanted, position)
+        try:
+            data = files.pread(handle, wanted, position)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise DamageMet(segment, _offset_at(files, handle, segment, position), str(error)) from error
         try:
             taken = take(data)
         except Damaged as damage:

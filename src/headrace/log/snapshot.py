@@ -2,7 +2,8 @@
 written.
 
 It is replaced whole (a new file, synced, takes the old one's name) and proves a sync as a mark does. A
-snapshot that does not read is as good as none: the log is then walked from its start.
+snapshot whose bytes are not one is as good as none: the log is then walked from its start. One that the disk does
+not give may be whole, and is all that tells which records were deleted: the log is not opened without it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 from headrace.log.format import SNAPSHOT, SNAPSHOT_HEADER, SNAPSHOT_MAGIC, VERSION, check_version
 from headrace.log.producers import State
 from headrace.log.transactions import SavedTransactions
-from headrace.log.writing import is_short_of_handles, read_whole, replace_file
+from headrace.log.writing import read_whole, replace_file
 from headrace.ports import Files
 from headrace.records.kernel import crc32c
 
@@ -59,13 +60,13 @@ def decode_snapshot(data: bytes, path: str) -> Snapshot | None:
 
 
 def load_snapshot(files: Files, folder: str) -> Snapshot | None:
+    """None: there is none, or its bytes are not one. OSError when the disk does not give it."""
     path = f"{folder}/{SNAPSHOT}"
     try:
-        return decode_snapshot(read_whole(files, path), path)
-    except OSError as error:
-        if is_short_of_handles(error):  # it may be whole
-            raise
+        data = read_whole(files, path)
+    except FileNotFoundError:
         return None
+    return decode_snapshot(data, path)
 
 
 def save_snapshot(files: Files, folder: str, data: bytes) -> None:

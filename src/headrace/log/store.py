@@ -20,6 +20,7 @@ from collections.abc import Callable
 import msgspec
 
 from headrace.errors import DirectoryLocked, DirectoryUnusable, HeadraceError, StorageFailed
+from headrace.log import deletion
 from headrace.log.config import LogConfig, OnEvent, StoreLimits, ignore_event
 from headrace.log.format import DELETED, LOG_ID_BYTES, NEW, RESTORING, VERSION, check_version
 from headrace.log.journal import Journal
@@ -31,7 +32,6 @@ from headrace.log.services import Services
 from headrace.log.writing import explain, read_whole, replace_file
 from headrace.ports import Background, Clock, Files
 
-_TOPIC_ID_BYTES = 16
 # The way to it is wrong, not the disk.
 UNUSABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.EISDIR}
 
@@ -47,6 +47,7 @@ class LogStore:
         self.on_event = on_event  # what concerns no open log
         self.root = services.root
         self._lock = lock
+        self._is_closed = False
 
     @property
     def path(self) -> str:
@@ -62,7 +63,9 @@ class LogStore:
         background: Background,
         limits: StoreLimits | None = None,
         on_event: OnEvent = ignore_event,
+        sync_background: Background | None = None,
     ) -> LogStore:
+        """`sync_background`: for the rounds of syncs alone, so that no acknowledgement waits behind housekeeping."""
         root = root.rstrip("/")
         try:
             files.make_directory(root)
@@ -77,7 +80,10 @@ class LogStore:
             _check_restored(files, root)
             _check_format(files, root, clock)
             journal = Journal(files, f"{root}/synced")
-            store = cls(Services(root, files, clock, background, limits or StoreLimits(), journal), lock, on_event)
+            services = Services(
+                root, files, clock, background, limits or StoreLimits(), journal, sync_background or background
+            )
+            store = cls(services, lock, on_event)
         except OSError as error:
             files.close(lock)
             raise explain(error, f"opening {root}") from error
@@ -94,12 +100,12 @@ class LogStore:
         services, config = self.services, config or LogConfig()
         if len(log_id) != LOG_ID_BYTES:
             raise ValueError(f"a log's id has {LOG_ID_BYTES} bytes, not {len(log_id)}")
-        if folder in services.logs:
+        if folder in services.logs or folder in services.noting:
             raise StorageFailed(f"the log in {folder} is open, or still closing")
         parents = services.parents(folder)
         began = services.clock.monotonic()
         try:
-            origin = Origin(services.files, folder, log_id, parents, on_event)
+            origin = Origin(services.files, folder, log_id, parents, on_event, services.patience)
             found = recover(origin, config, services.journal.mark(log_id), services.clock.now_ms())
         except OSError as error:
             raise explain(error, f"recovering {folder}") from error
@@ -121,16 +127,19 @@ class LogStore:
         """A log's folder, or one that holds several. They are closed at once; their files go in the
         background. Without `done` a failure is an event; the folder then goes at a later start."""
         services = self.services
+        files, journal = services.files, services.journal
         inside = services.logs_within(folder)
-        topics = {log.log_id[:_TOPIC_ID_BYTES] for log in inside if folder != log.folder}
-        ids = {log.log_id for log in inside}
         on_event = inside[0].on_event if inside else self.on_event
         for log in inside:
             log.release()
-        services.journal.forget(
-            [log_id for log_id in services.journal.known() if log_id in ids or log_id[:_TOPIC_ID_BYTES] in topics]
-        )
+        journal.forget(sorted(log.log_id for log in inside))
         services.forget_made(folder)
+
+        def go(log_ids: set[bytes] | None, _: BaseException | None) -> None:
+            if self._is_closed:  # there is no background any more: the next start removes what nobody knows
+                return
+            journal.forget(sorted(log_ids or ()))
+            services.background.run(lambda: deletion.delete_folder(files, journal, folder), finish)
 
         def finish(_: object, error: BaseException | None) -> None:
             reason = explain(error, f"deleting {folder}") if error is not None else None
@@ -139,7 +148,7 @@ class LogStore:
             elif reason is not None:
                 on_event("log.not-deleted", {"folder": folder, "why": str(reason)})
 
-        services.background.run(lambda: self._delete(folder), finish)
+        services.background.run(lambda: deletion.log_ids(files, folder), go)
 
     def remove_unknown(self, parent_folder: str, known: set[str]) -> None:
         """At the start, before anything new can be made: what is below the folder and not named in `known` is left
@@ -184,21 +193,12 @@ class LogStore:
 
     def close(self) -> None:
         """Blocks while it syncs what `drain` has not. What the background still does is left to recovery."""
+        self._is_closed = True
         for log in self.services.logs.copy().values():
             log.sync_now()
             log.release()
         self.services.journal.close()
         self.services.files.close(self._lock)
-
-    def _delete(self, folder: str) -> None:
-        files = self.services.files
-        if files.exists(folder):
-            self.services.journal.sync()
-            if files.exists(folder + DELETED):
-                _remove_tree(files, folder + DELETED)
-            files.rename(folder, folder + DELETED)
-            files.sync_directory(folder.rpartition("/")[0])
-            _remove_tree(files, folder + DELETED)
 
     def _sweep(self) -> None:
         """Removes what an earlier life was about to remove."""
@@ -210,7 +210,7 @@ class LogStore:
                 continue
             for entry in below:
                 if entry.endswith(DELETED):
-                    _remove_tree(files, f"{self.root}/{name}/{entry}")
+                    deletion.remove_tree(files, f"{self.root}/{name}/{entry}")
 
 
 OURS = ("lock", "metadata", "synced", "topics")
@@ -253,27 +253,25 @@ def read_format(files: Files, root: str) -> FormatFile:
     return found
 
 
+# Of a directory that cannot be synced: nobody has made it just now, on a file system that cannot be written to or not
+# by us.
+NOT_OURS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENOTSUP})
+
+
 def _sync_ancestors(files: Files, root: str) -> None:
     """The directory's own name, and those above it, which may all be new: a power loss could take them, and
     everything in them. Before the format file, whose presence then says that this was done."""
     path = os.path.dirname(os.path.abspath(root))
     while True:
-        with contextlib.suppress(PermissionError):  # not ours, so not made by us
+        try:
             files.sync_directory(path)
+        except OSError as error:
+            if error.errno not in NOT_OURS:
+                raise
         above = os.path.dirname(path)
         if above == path:
             return
         path = above
-
-
-def _remove_tree(files: Files, path: str) -> None:
-    for name in files.list(path):
-        inner = f"{path}/{name}"
-        try:
-            files.remove(inner)
-        except (IsADirectoryError, PermissionError):  # what Linux and macOS say of a directory
-            _remove_tree(files, inner)
-    files.remove_directory(path)
 
 
 def _ignore(_: object, error: BaseException | None) -> None:

@@ -7,8 +7,9 @@ a failure only one of them.
 
 A log begins a round with what it has written by then, and learns at its end that this is synced, or that it
 failed. A failed sync is never tried again: the operating system may have dropped the bytes and call them
-clean. That a directory could not even be opened, for want of file handles, is no failed sync: the log waits,
-and `retry`, called now and then, lets it ask again.
+clean. A log that broke while it was in a round was not synced by it, whatever the disk says: it gets no mark, and
+nobody is told that it went well. That a directory could not even be opened, for want of file handles, is no failed
+sync: the log waits, and `retry`, called now and then, lets it ask again.
 """
 
 from __future__ import annotations
@@ -53,9 +54,13 @@ class SyncWork:
         self.error: BaseException | None = None
         self.refusal: OSError | None = None  # the files are synced, their names not yet
 
+    @property
+    def went_well(self) -> bool:
+        return self.error is None and self.refusal is None and not self.log.broken
+
 
 class Syncable(Protocol):
-    is_released: bool
+    broken: bool
 
     def begin_sync(self) -> SyncWork | None: ...
 
@@ -167,11 +172,7 @@ class GroupSync:
         if error is not None:
             for work in works:
                 work.error = work.error or error
-        self._journal.append(
-            work.mark
-            for work in works
-            if work.mark is not None and work.error is None and work.refusal is None and not work.log.is_released
-        )
+        self._journal.append(work.mark for work in works if work.mark is not None and work.went_well)
         self._finish(works)
         self._start()
 

@@ -1,5 +1,8 @@
-"""The first record at or after a time. The index says from where to look; only the one batch that holds it is
-opened.
+"""The first record at or after a time, or with the largest. The index says from where to look; only the one batch that
+holds it is opened.
+
+What a segment says of its times is a bound: the record that had the largest may lie before the log's start, or have
+been cut off its end. Only then are the headers behind the start walked over.
 
 A lookup catches what it needs on the loop when it is made, and can then be `run` off it: it opens the files for
 itself, and what is let go or cut off meanwhile is not found.
@@ -7,13 +10,17 @@ itself, and what is let go or cut off meanwhile is not found.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.errors import CorruptBatch, StorageFailed
 from headrace.log.format import SEGMENT_HEADER_BYTES
+from headrace.log.index import NO_TIMESTAMP
+from headrace.log.patient import PatientReader
 from headrace.log.reader import load_index
 from headrace.log.segment import Segment
-from headrace.log.walk import Walk
+from headrace.log.walk import Fetch, Scanned, Walk
 from headrace.log.writing import explain
 from headrace.ports import Buffer
 from headrace.records.kernel import scan
@@ -24,9 +31,11 @@ if TYPE_CHECKING:
 
 NEVER = (1 << 63) - 1  # no record is that late
 
+Found = tuple[int, int]  # offset, timestamp
+
 
 class TimeLookup:
-    __slots__ = ("_files", "_holes", "_interval_bytes", "_segments", "_start_offset", "_timestamp_ms")
+    __slots__ = ("_active", "_files", "_holes", "_interval_bytes", "_segments", "_start_offset", "_timestamp_ms")
 
     def __init__(self, log: Log, timestamp_ms: int) -> None:
         self._files, self._holes, self._start_offset = log.services.files, log.holes, log.start_offset
@@ -36,10 +45,15 @@ class TimeLookup:
             for segment in log.segments
             if segment.size > SEGMENT_HEADER_BYTES and segment.max_timestamp >= timestamp_ms
         ]
+        self._active = log.segments[-1] if log.segments else None
 
-    def run(self) -> tuple[int, int] | None:
+    def run(self) -> Found | None:
         """(offset, timestamp), or None when there is no such record."""
-        waiting, seen = list(reversed(self._segments)), set()
+        return next(self._finds(self._segments), None)
+
+    def _finds(self, segments: list[tuple[Segment, int]]) -> Iterator[Found]:
+        """What `_search` finds in each of them."""
+        waiting, seen = list(reversed(segments)), set()
         while waiting:
             segment, size = waiting.pop()
             try:
@@ -53,36 +67,77 @@ class TimeLookup:
             except OSError as error:
                 raise explain(error, f"reading {segment.path()}") from error
             try:
-                found = self._search(segment, size, handle)
+                # It judges nothing: what is not known to be a hole has to read.
+                reader = PatientReader(self._files, handle, segment.path(), None, self._holes.of_segment(segment.base))
+                reader.insist()
+                found = self._search(segment, size, reader.fetch)
             except OSError as error:
                 raise StorageFailed(f"{segment.path()} does not read ({error}): check the disk") from error
             finally:
                 self._files.close(handle)
             if found is not None:
+                yield found
+
+    def _search(self, segment: Segment, size: int, fetch: Fetch) -> Found | None:
+        return self._first(segment, size, fetch, self._timestamp_ms)
+
+    def _first(self, segment: Segment, size: int, fetch: Fetch, timestamp_ms: int) -> Found | None:
+        for at, batch in self._batches(segment, size, fetch, timestamp_ms):
+            data = fetch(batch[1], at)
+            if len(data) < batch[1]:  # cut off meanwhile
+                return None
+            found = first_record(data, timestamp_ms, self._start_offset)
+            if found is not None:
                 return found
         return None
 
-    def _search(self, segment: Segment, size: int, handle: int) -> tuple[int, int] | None:
-        def fetch(wanted: int, position: int) -> bytes:
-            return self._files.pread(handle, wanted, position)
-
+    def _batches(self, segment: Segment, size: int, fetch: Fetch, timestamp_ms: int) -> Iterator[tuple[int, Scanned]]:
+        """Those behind the log's start that may hold a record of that time or later, each with its position. A damaged
+        one may still have its header."""
         index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
-        relative, position = index.find_time(self._timestamp_ms)
+        if segment is self._active:  # the others' are kept by who reads them, and bounded there
+            segment.index = index
+        relative, position = index.find_time(timestamp_ms)
         expected = segment.base + relative
         while True:
             walk = Walk(fetch, position, size, expected, check_crc=False, has_gaps=segment.has_gaps)
             for at, batch in walk.batches():
-                if batch[4] >= self._timestamp_ms and batch[3] > self._start_offset:
-                    data = fetch(batch[1], at)
-                    if len(data) < batch[1]:  # cut off meanwhile
-                        return None
-                    found = first_record(data, self._timestamp_ms, self._start_offset)
-                    if found is not None:
-                        return found
+                is_late = batch[4] >= timestamp_ms and batch[3] > self._start_offset
+                if is_late and self._holes.at(batch[2]) is None:
+                    yield at, batch
             hole = self._holes.at(walk.expected)
             if walk.why is None or hole is None or hole.segment != segment.base or hole.end_position <= walk.position:
-                return None
+                return
             position, expected = hole.end_position, hole.next_offset
+
+
+class MaxTimeLookup(TimeLookup):
+    """The first record with the largest timestamp."""
+
+    __slots__ = ()
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log, NO_TIMESTAMP)
+
+    def run(self) -> Found | None:
+        best: Found | None = None
+        by_bound = sorted(self._segments, key=lambda part: part[0].max_timestamp, reverse=True)
+        for segment, size in by_bound:
+            if best is not None and (segment.max_timestamp, -segment.base) < (best[1], -best[0]):
+                continue
+            for found in self._finds([(segment, size)]):
+                best = found if best is None else max(best, found, key=_time_then_first)
+        return best
+
+    def _search(self, segment: Segment, size: int, fetch: Fetch) -> Found | None:
+        found = self._first(segment, size, fetch, segment.max_timestamp)
+        if found is not None:
+            return found
+        times = (
+            largest_time(batch, partial(fetch, batch[1], at), self._start_offset)
+            for at, batch in self._batches(segment, size, fetch, NO_TIMESTAMP)
+        )
+        return self._first(segment, size, fetch, max(times, default=NEVER))
 
 
 class MemoryLookup:
@@ -94,35 +149,50 @@ class MemoryLookup:
         self._views, self._start_offset = views, start_offset
         self._timestamp_ms = timestamp_ms  # None: the largest
 
-    def run(self) -> tuple[int, int] | None:
+    def run(self) -> Found | None:
+        start_offset, timestamp_ms = self._start_offset, self._timestamp_ms
         batches = [
-            (view, batch)
+            (view[batch[0] : batch[0] + batch[1]], batch)
             for view in self._views
             for batch in scan(view, 0, len(view), -1, False)[0]
-            if batch[3] > self._start_offset
+            if batch[3] > start_offset
         ]
-        timestamp_ms = self._timestamp_ms
         if timestamp_ms is None:
-            timestamp_ms = max((batch[4] for _, batch in batches), default=NEVER)
-        for view, (position, size, _, _, max_timestamp, *_) in batches:
-            if max_timestamp >= timestamp_ms:
-                found = first_record(view[position : position + size], timestamp_ms, self._start_offset)
+            times = (largest_time(batch, partial(bytes, data), start_offset) for data, batch in batches)
+            timestamp_ms = max(times, default=NEVER)
+        for data, batch in batches:
+            if batch[4] >= timestamp_ms:
+                found = first_record(data, timestamp_ms, start_offset)
                 if found is not None:
                     return found
         return None
 
 
-def first_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-    """Within one batch. Of a batch whose records can not be opened, the batch's own start and time."""
+def _time_then_first(found: Found) -> tuple[int, int]:
+    return found[1], -found[0]
+
+
+def largest_time(batch: Scanned, read: Callable[[], Buffer], start_offset: int) -> int:
+    """Of the records of a batch that lie behind the log's start; what its header says, where they can not be opened."""
+    from headrace.records.codec import survey  # late: it brings the compressions along
+
+    if batch[2] >= start_offset:
+        return batch[4]
+    try:
+        largest_ms = survey(read(), start_offset).largest_ms
+    except CorruptBatch:
+        return batch[4]
+    return NO_TIMESTAMP if largest_ms is None else largest_ms
+
+
+def first_record(batch: Buffer, timestamp_ms: int, start_offset: int) -> Found | None:
+    """Within one batch, be it a transaction's marker: that has its time and offset as all have, and Kafka tells them
+    too. Of a batch whose records can not be opened, the batch's own start and time."""
     from headrace.records.batch import read_header
-    from headrace.records.codec import decode  # late: it brings the compressions along
+    from headrace.records.codec import survey  # late: it brings the compressions along
 
     try:
-        records = decode(batch, check_crc=False)
+        return survey(batch, start_offset, timestamp_ms).first
     except CorruptBatch:
         header = read_header(batch)
         return max(header.base_offset, start_offset), header.max_timestamp
-    for record in records:
-        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-            return record.offset, record.timestamp_ms
-    return None

@@ -172,7 +172,7 @@ class _Cut:
             else:
                 done(result, error)
 
-        self._log.services.background.run(work, back)
+        self._log.run(work, back)
 
     def _fail(self, error: BaseException | None) -> None:
         """It was begun and could not be ended."""

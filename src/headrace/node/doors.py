@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import socket
 from typing import TYPE_CHECKING, Protocol, cast
 
 from headrace.doors.http.door import HttpDoor
@@ -73,13 +74,19 @@ def tcp_doors(node: Node, loop: asyncio.AbstractEventLoop) -> dict[str, TcpDoor]
 async def listen(name: str, door: Door, at: Address) -> Address:
     try:
         host, port = await door.start(at.host, at.port)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise cannot_listen(name, at, error) from error
     return Address(host, port)
 
 
-def cannot_listen(door: str, at: Address, error: OSError) -> HeadraceError:
+def cannot_listen(door: str, at: Address, error: OSError | UnicodeError) -> HeadraceError:
+    if isinstance(error, UnicodeError):
+        why = f"{at.host!r} can be no host's name"
+    elif isinstance(error, socket.gaierror):
+        why = f"{at.host!r} is not known ({error.strerror})"
+    else:
+        why = os.strerror(error.errno) if error.errno else str(error)
     return HeadraceError(
-        f"cannot listen on {at} for {door}: {os.strerror(error.errno) if error.errno else error}; "
+        f"cannot listen on {at} for {door}: {why}; "
         f"--{door} HOST:PORT moves it (port 0: any free one), --{door} off does without it"
     )

@@ -44,16 +44,19 @@ class Node:
         open_files: int = 1024,
         connections: int = UNBOUNDED,
         log_background: Background | None = None,
+        sync_background: Background | None = None,
         end_background: Callable[[], None] = lambda: None,
         disk_space: Callable[[], DiskSpace | None] = lambda: None,
         loggers: Loggers | None = None,
     ) -> None:
         """`connections`: of all doors together, so that they never take the log's `open_files`.
-        `log_background`: threads for the log alone, so that a sync never waits behind reads. `end_background` waits
-        for what they still do; after it the data directory is let go. `disk_space` may wait for the disk."""
+        `log_background`: threads for the log's housekeeping, `sync_background` for its syncs, so that these never wait
+        behind reads or deletions. `end_background` waits for what they still do; after it the data directory is let go.
+        `disk_space` may wait for the disk."""
         self.settings = settings
         self._files, self.clock, self.background = files, clock, background
         self._log_background, self._end_background = log_background or background, end_background
+        self._sync_background = sync_background
         self.chance, self._open_files, self.disk_space = chance, open_files, disk_space
         self._loggers = loggers
         self.events = Events(on_event)
@@ -76,7 +79,13 @@ class Node:
             compaction_bytes=settings.compaction_memory_bytes,
         )
         self.store = LogStore.open(
-            settings.data, self._files, self.clock, self._log_background, limits, self.events.event
+            settings.data,
+            self._files,
+            self.clock,
+            self._log_background,
+            limits,
+            self.events.event,
+            self._sync_background,
         )
         try:
             self.quorum = Quorum(self.store, self._files, self.clock, settings.node_id, self.events.event)

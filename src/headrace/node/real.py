@@ -12,7 +12,7 @@ from headrace.ports import Cancel
 
 T = TypeVar("T")
 
-THREADS = 8  # of one pool: four group syncs at once and the log's housekeeping; or reads that miss memory, and recovery
+THREADS = 8  # of one pool: reads that miss memory, and recovery; or the log's housekeeping
 
 
 class RealClock:
@@ -33,9 +33,9 @@ class LoopTimers:
 class Threads:
     """Background by a pool of threads; results come back on the loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = THREADS) -> None:
         self._loop = loop
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="headrace")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace")
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         def back(ended: Future[T]) -> None:

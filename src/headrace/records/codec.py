@@ -41,9 +41,19 @@ __all__ = [
     "records_bytes",
     "seal",
     "split",
+    "survey",
 ]
 
 NO_EPOCH = -1
+
+
+class Survey(NamedTuple):
+    """Of the records from an offset on, (offset, time) of the first that is not older than a time, and the largest
+    time; of all, how many have no key."""
+
+    first: tuple[int, int] | None
+    largest_ms: int | None
+    keyless: int
 
 
 class Producer(NamedTuple):
@@ -140,21 +150,35 @@ def split(buffer: Buffer, *, check_crc: bool = True) -> list[tuple[BatchHeader, 
     ]
 
 
-def records_bytes(header: BatchHeader, body: Buffer) -> Buffer:
+def records_bytes(header: BatchHeader, body: Buffer, limit_bytes: int | None = None) -> Buffer:
     """A batch's records without compression, unfolded to the limit at most."""
-    return compressions.decompress(header.compression, body)
+    return compressions.decompress(header.compression, body, limit_bytes or compressions.MAX_DECOMPRESSED_BYTES)
 
 
-def decode(buffer: Buffer, *, control: bool = False, check_crc: bool = True) -> list[Record]:
+def decode(
+    buffer: Buffer, *, control: bool = False, check_crc: bool = True, limit_bytes: int | None = None
+) -> list[Record]:
     """All records of the batches in `buffer`; those of control batches only on request."""
     records: list[Record] = []
     for header, body in split(buffer, check_crc=check_crc):
         if control or not header.is_control:
-            records += kernel.decode_records(
-                records_bytes(header, body),
-                header.record_count,
-                header.base_offset,
-                header.base_timestamp,
-                header.max_timestamp if header.is_log_append_time else None,
-            )
+            records += kernel.decode_records(*_run(header, body, limit_bytes))
     return records
+
+
+def survey(batch: Buffer, from_offset: int = 0, timestamp_ms: int = 0, *, limit_bytes: int | None = None) -> Survey:
+    """What is asked of one batch's records, control records too, without making any: a few bytes may unfold to
+    millions. Its checksum is not looked at."""
+    ((header, body),) = split(batch, check_crc=False)
+    return Survey(*kernel.survey(*_run(header, body, limit_bytes), from_offset, timestamp_ms))
+
+
+def _run(header: BatchHeader, body: Buffer, limit_bytes: int | None) -> tuple[Buffer, int, int, int, int | None]:
+    """As the kernels take the records of a batch."""
+    return (
+        records_bytes(header, body, limit_bytes),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if header.is_log_append_time else None,
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-API_VERSION = 8  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
+API_VERSION = 9  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
 
 
 def _why_not() -> str:
@@ -44,6 +44,7 @@ if TYPE_CHECKING or not NATIVE:
         room,
         scan,
         stamp_append_time,
+        survey,
         validate,
     )
 else:
@@ -61,6 +62,7 @@ else:
         room,
         scan,
         stamp_append_time,
+        survey,
         validate,
     )
 
@@ -81,5 +83,6 @@ __all__ = [
     "room",
     "scan",
     "stamp_append_time",
+    "survey",
     "validate",
 ]

@@ -10,9 +10,9 @@ _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 KEYS_KEPT: Final = 4096  # keys repeat, and finding a hash costs a tenth of making it
+KEPT_KEY_BYTES: Final = 256  # of one that is kept, so that all of them hold a megabyte; longer ones are for the kernel
 
 
-@lru_cache(maxsize=KEYS_KEPT)
 def murmur2(key: bytes) -> int:
     """MurmurHash 2 with Kafka's seed, unsigned."""
     size = len(key)
@@ -27,5 +27,9 @@ def murmur2(key: bytes) -> int:
     return h ^ h >> 15
 
 
+_kept = lru_cache(maxsize=KEYS_KEPT)(murmur2)
+
+
 def partition_of(key: bytes, count: int) -> int:
-    return (murmur2(key) & _POSITIVE) % count
+    found = _kept(key) if len(key) <= KEPT_KEY_BYTES else murmur2(key)
+    return (found & _POSITIVE) % count

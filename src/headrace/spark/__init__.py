@@ -65,12 +65,17 @@ def session(name: str = "headrace", master: str = "local[*]", **settings: Any) -
     """A session that knows the source, or the one that there is. Settings by their names, `.` written as `__`."""
     check_installed()
     check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", spark_python.beside() if master.startswith("local") else sys.executable)
+    choose_python(master)
     builder = SparkSession.builder.appName(name).master(master)
     given = {key.replace("__", "."): value for key, value in settings.items()}
     for key, value in {**SETTINGS, **given, JAVA_OPTIONS: quietly(given.get(JAVA_OPTIONS, ""))}.items():
         builder = builder.config(key, value)
     return register(builder.getOrCreate())
+
+
+def choose_python(master: str) -> None:
+    """What Spark is to run as Python, unless somebody has said it; Java takes it over when it starts."""
+    os.environ.setdefault("PYSPARK_PYTHON", spark_python.beside() if master.startswith("local") else sys.executable)
 
 
 def quietly(java_options: str) -> str:

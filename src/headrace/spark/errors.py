@@ -13,9 +13,13 @@ class DataLost(HeadraceError):
     """Records that were to be read are not there any more."""
 
 
+class CheckpointTooOld(HeadraceError):
+    """A stream goes on from before what it has written."""
+
+
 class JavaMissing(HeadraceError):
     """Spark runs on Java, and there is none that it can use."""
 
 
 class SparkDidNotStart(HeadraceError):
-    """Java is there, and ended before Spark had begun."""
+    """Java is there, and Spark did not come up in it."""

@@ -16,6 +16,8 @@ from headrace.errors import HeadraceError
 
 DELTA_VERSION: Final = "4.4.0"
 DELTA: Final = f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}"
+DELTA_JAR: Final = "delta-spark"  # how its file's name begins
+JARS: Final = "spark.jars"
 DELTA_SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -31,9 +33,13 @@ class JarsMissing(HeadraceError):
     """Jars that could not be fetched."""
 
 
-def delta_settings() -> dict[str, str]:
-    """Of a session that reads and writes Delta tables."""
-    return DELTA_SETTINGS | {"spark.jars": ",".join(map(str, fetched(DELTA, ["io.delta"])))}
+def delta_settings(named: str = "") -> dict[str, str]:
+    """Of a session that reads and writes Delta tables. `named`: the jars that it is given anyway, Delta's maybe among
+    them."""
+    jars = [jar.strip() for jar in named.split(",") if jar.strip()]
+    if not any(jar.rpartition("/")[2].startswith(DELTA_JAR) for jar in jars):
+        jars += map(str, fetched(DELTA, ["io.delta"]))
+    return DELTA_SETTINGS | {JARS: ",".join(jars)}
 
 
 def kafka_jars() -> list[Path]:

@@ -70,13 +70,19 @@ class Lookup:
         """What there is to read: for who reads committed records, up to the first transaction that is open."""
         return self._at(partitions, "end")
 
-    def _at(self, partitions: Iterable[TopicPartition], at: str | int) -> dict[TopicPartition, int]:
+    def written(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where logs end, whatever is open in them."""
+        return self._at(partitions, "end", "read_uncommitted")
+
+    def _at(
+        self, partitions: Iterable[TopicPartition], at: str | int, isolation: str | None = None
+    ) -> dict[TopicPartition, int]:
         by_topic: dict[str, list[TopicPartition]] = {}
         for where in partitions:
             by_topic.setdefault(where.topic, []).append(where)
         found: dict[TopicPartition, int] = {}
         for topic, wanted in by_topic.items():
-            offsets = self.client.admin.offsets(topic, at, self._options.isolation)
+            offsets = self.client.admin.offsets(topic, at, isolation or self._options.isolation)
             found |= {where: offsets[where.partition].offset for where in wanted}
         return found
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import logging
 
+from headrace.errors import HeadraceError
 from headrace.spark.errors import DataLost
 
 logger = logging.getLogger("headrace.spark")
 
-ADVICE = "failOnDataLoss=false goes on without what is lost"
+ADVICE = "failOnDataLoss=false goes on without it"
 
 
-def report(words: str, is_fatal: bool) -> None:
+def report(words: str, is_fatal: bool, kind: type[HeadraceError] = DataLost) -> None:
     if is_fatal:
-        raise DataLost(f"{words}; {ADVICE}")
+        raise kind(f"{words}; {ADVICE}")
     logger.warning("%s; reading goes on, as failOnDataLoss=false asks", words)
 
 
@@ -28,6 +29,13 @@ def went_back(topic: str, partition: int, wanted: int, end: int) -> str:
     return (
         f"topic {topic!r} partition {partition} ends at {end}, and was read or planned up to {wanted}: the log was cut,"
         " or the topic made anew"
+    )
+
+
+def held_up(topic: str, partition: int, wanted: int, end: int) -> str:
+    return (
+        f"topic {topic!r} partition {partition} can be read up to {end}, not {wanted}, while a transaction is open in"
+        " it: wait until that ends, or read with isolation=read_uncommitted"
     )
 
 

@@ -6,12 +6,13 @@ later run must know besides:
 - `ids`: each topic's id, so that a topic that was deleted and made again is told from one that grew;
 - `from`: with the first batch, where it began. Spark asks anew where a query starts as long as its first batch is not
   done, and "the latest" would be another place then;
-- `group`, `servers`: whose positions are published as the query goes on.
+- `group`, `servers`: whose positions are published as the query goes on;
+- `lost`: with the latest offsets, which no checkpoint keeps: what the query went on without, in sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +30,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     began: Offsets | None = None
     group: str | None = None
     servers: str | None = None
+    lost: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The same place is the same text: Spark takes two texts that differ for progress."""
@@ -39,6 +41,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
             ours["from"] = _nested(self.began)
         if self.group is not None:
             ours |= {"group": self.group, "servers": self.servers}
+        if self.lost:
+            ours["lost"] = list(self.lost)
         return {**({OURS: ours} if ours else {}), **_nested(self.offsets)}
 
 
@@ -50,6 +54,7 @@ def place_of(found: Mapping[str, Any]) -> Place:
         began=_flat(ours["from"]) if "from" in ours else None,
         group=ours.get("group"),
         servers=ours.get("servers"),
+        lost=ours.get("lost", ()),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from headrace.client import addresses
 from headrace.spark.errors import InvalidOption
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -26,6 +27,10 @@ SINK_TIMEOUT_S: Final = 60.0  # that a write holds up readers after its driver d
 PREFETCH_BYTES: Final = 32 << 20
 TIMEOUT_S: Final = 30.0
 MAX_DELAY_S: Final = 900.0
+LAST_NUMBER: Final = (1 << 63) - 1  # of the protocol's offsets and times, and of Spark's own whole numbers
+MOST_BYTES: Final = (1 << 31) - 1  # of one answer, as the protocol can ask for it
+MAX_SHOWN: Final = 200  # characters of an option, in a sentence about it
+LONGEST_DAYS: Final = 24  # more milliseconds than the protocol can say are 25
 
 COMMON: Final = ("servers", "kafka.bootstrap.servers", "path", "timeout")
 SOURCE: Final = (
@@ -40,8 +45,10 @@ SOURCE: Final = (
 SINK: Final = (
     "topic", "guarantee", "writeId", "batchId", "sinkTimeout", "compression", "value.format", "value.schema",
     "checkpointLocation", "queryName",
+    "includeHeaders",  # Spark's own word that changes nothing here: headers are written where the column is there
 )  # fmt: skip
 VALUE_FORMATS: Final = ("json", "avro", "protobuf", "msgpack", "text")
+RESET: Final = "kafka.auto.offset.reset"
 SECURITY: Final = ("kafka.security.protocol", "kafka.sasl.", "kafka.ssl.")
 
 Table = Mapping[str, Mapping[int, int]]  # topic, partition, offset or time
@@ -55,6 +62,12 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     offsets: Table | None = None
     time_ms: int | None = None  # for all partitions
     times_ms: Table | None = None
+
+    def names(self, topic: str, partition: int) -> bool:
+        """Is it a place of the user's own there, and not the log's beginning or end, whichever that is?"""
+        if self.offsets is None:
+            return self.time_ms is not None or self.times_ms is not None
+        return self.offsets.get(topic, {}).get(partition, LATEST_OFFSET) >= 0
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,29 +126,48 @@ class Given:
             return None
         try:
             return parse(value.strip())
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidOption(f"{name} is {what}, not {value!r}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            shown = repr(value) if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]!r}…"
+            raise InvalidOption(f"{name} is {what}, not {shown}") from error
 
-    def count(self, name: str) -> int | None:
+    def count(self, name: str, most: int = LAST_NUMBER) -> int | None:
         found = self.read(name, int, "a whole number above 0")
         if found is not None and found < 1:
             raise InvalidOption(f"{name} is a whole number above 0, not {found}")
+        if found is not None and found > most:
+            raise InvalidOption(f"{name} is at most {most}, not {found}")
+        return found
+
+    def duration_s(self, name: str, parse: Callable[[str], float], example: str) -> float | None:
+        found = self.read(name, parse, f"a time such as {example}")
+        if found is not None and found > LONGEST_DAYS * UNITS["d"]:
+            raise InvalidOption(f"{name} is a time of {LONGEST_DAYS} days at the most, not {self.text(name)!r}")
         return found
 
     def flag(self, name: str, otherwise: bool) -> bool:
         found = self.read(name, lambda value: {"true": True, "false": False}[value.lower()], "true or false")
         return otherwise if found is None else found
 
+    def check_meaning(self, needed: str, *names: str) -> None:
+        """Options that do nothing without another: whoever gives one expects something of it."""
+        alone = [name for name in names if self.text(name) is not None] if self.text(needed) is None else []
+        if alone:
+            raise InvalidOption(f"{alone[0]} does nothing without {needed}: give both, or neither")
+
     def servers(self) -> str:
         found = self.text("servers") or self.text("kafka.bootstrap.servers")
         if not found:
             raise InvalidOption('name the broker: .option("servers", "host:9092")')
+        try:
+            addresses.parse(found)
+        except ValueError as error:
+            raise InvalidOption(f"servers: {error}") from error
         return found
 
     def timeout(self) -> float:
-        found = self.read("timeout", duration_s, "a time such as 30s")
+        found = self.duration_s("timeout", duration_s, "30s")
         if found is None:
-            millis = self.count("kafka.request.timeout.ms")
+            millis = self.count("kafka.request.timeout.ms", LONGEST_DAYS * 86_400_000)
             found = TIMEOUT_S if millis is None else millis / 1000
         return found
 
@@ -144,6 +176,10 @@ def source_options(options: Mapping[str, str], *, is_stream: bool | None) -> Sou
     """`is_stream` is None while that is not known: then what only one of the two allows is not judged."""
     given = Given(options, SOURCE)
     topics, pattern, assigned = _subscription(given)
+    if given.text(RESET) is not None:
+        raise InvalidOption(
+            f"{RESET} is not heeded, as in Spark's own source: startingOffsets says where reading starts"
+        )
     isolation = given.text("isolation") or given.text("kafka.isolation.level") or "read_committed"
     if isolation not in ("read_committed", "read_uncommitted"):
         raise InvalidOption(f"isolation is read_committed or read_uncommitted, not {isolation!r}")
@@ -155,13 +191,14 @@ def source_options(options: Mapping[str, str], *, is_stream: bool | None) -> Sou
         raise InvalidOption(f"value.format is one of {', '.join(VALUE_FORMATS)}, not {value_format!r}")
     if value_format in ("avro", "protobuf") and given.text("value.schema") is None:
         raise InvalidOption(f"value.format={value_format} needs value.schema")
+    given.check_meaning("value.format", "value.schema", "value.message", "value.raw")
     raw = given.text("value.raw") or "errors"
     if raw not in ("errors", "all"):
         raise InvalidOption(f"value.raw is errors or all, not {raw!r}")
     start, end = _bound(given, "starting"), _bound(given, "ending")
     if is_stream is not None:
         _check_bounds(start, end, is_stream)
-    delay_s = given.read("maxTriggerDelay", _delay_s, "a time such as 15m")
+    delay_s = given.duration_s("maxTriggerDelay", _delay_s, "15m")
     return SourceOptions(
         servers=given.servers(),
         topics=topics,
@@ -185,7 +222,7 @@ def source_options(options: Mapping[str, str], *, is_stream: bool | None) -> Sou
         value_message=given.text("value.message"),
         is_raw_kept=raw == "all",
         timeout=given.timeout(),
-        prefetch_bytes=given.count("prefetchBytes") or PREFETCH_BYTES,
+        prefetch_bytes=given.count("prefetchBytes", MOST_BYTES) or PREFETCH_BYTES,
     )
 
 
@@ -213,11 +250,11 @@ def _subscription(given: Given) -> tuple[tuple[str, ...], str | None, Mapping[st
 
 
 def _bound(given: Given, kind: str) -> Bound | None:
-    time_ms = given.read(f"{kind}Timestamp", _time_ms, "milliseconds since 1970")
+    time_ms = given.read(f"{kind}Timestamp", _time_ms, f"milliseconds since 1970, up to {LAST_NUMBER}")
     if time_ms is not None:
         return Bound(time_ms=time_ms)
     example = '{"orders": {"0": 1700000000000}}'
-    times = given.read(f"{kind}OffsetsByTimestamp", _table, f"JSON such as {example}")
+    times = given.read(f"{kind}OffsetsByTimestamp", _times, f"JSON such as {example}, with no time before 1970")
     if times is not None:
         return Bound(times_ms=times)
     value = given.text(f"{kind}Offsets")
@@ -242,6 +279,24 @@ def _check_bounds(start: Bound | None, end: Bound | None, is_stream: bool) -> No
     for bound in (start, end):
         if any(value < EARLIEST_OFFSET for value in _values(bound)):
             raise InvalidOption("offsets are 0 or more, -1 for the latest or -2 for the earliest")
+    if start is not None and end is not None:
+        _check_order(start, end)
+
+
+def _check_order(start: Bound, end: Bound) -> None:
+    """Of bounds of one kind; how an offset stands to a time, only the broker knows."""
+    if start.time_ms is not None and end.time_ms is not None and start.time_ms > end.time_ms:
+        raise InvalidOption(f"startingTimestamp {start.time_ms} is after endingTimestamp {end.time_ms}")
+    for first, last in ((start.offsets, end.offsets), (start.times_ms, end.times_ms)):
+        for topic, partitions in (first or {}).items():
+            ends = (last or {}).get(topic, {})
+            for partition, begin in partitions.items():
+                if 0 <= ends.get(partition, begin) < begin:
+                    raise InvalidOption(starts_late(topic, partition, begin, ends[partition]))
+
+
+def starts_late(topic: str, partition: int, start: int, end: int) -> str:
+    return f"topic {topic!r} partition {partition}: the batch would start at {start} and end before that, at {end}"
 
 
 def _values(bound: Bound | None) -> set[int]:
@@ -270,7 +325,7 @@ def _delay_s(text: str) -> float:
 
 def _time_ms(text: str) -> int:
     found = int(text)
-    if found < 0:
+    if not 0 <= found <= LAST_NUMBER:
         raise ValueError(text)
     return found
 
@@ -293,6 +348,14 @@ def _table(text: str) -> dict[str, dict[int, int]]:
     return found
 
 
+def _times(text: str) -> dict[str, dict[int, int]]:
+    """Below 0 a broker reads other meanings: the earliest, the latest."""
+    found = _table(text)
+    if any(time_ms < 0 for partitions in found.values() for time_ms in partitions.values()):
+        raise ValueError(text)
+    return found
+
+
 def _object(text: str) -> dict[str, Any]:
     found = json.loads(text)
     if not isinstance(found, dict):
@@ -301,6 +364,6 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _number(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LAST_NUMBER:
         raise ValueError(str(value))
     return value

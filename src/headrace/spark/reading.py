@@ -100,11 +100,12 @@ def _tables(client: Client, options: SourceOptions, ranges: list[Range], names: 
             while True:
                 try:
                     table = reader.take(QUIET_S)
-                except OffsetOutOfRange:
+                except OffsetOutOfRange as error:
                     losses += 1
                     if losses > MAX_LOSSES:
                         raise
-                    _pass_over(client, reader, options, wanted)
+                    if not _pass_over(client, reader, options, wanted):
+                        _go_on(reader, options, wanted, error)
                     continue
                 if table is not None:
                     yield table
@@ -114,11 +115,12 @@ def _tables(client: Client, options: SourceOptions, ranges: list[Range], names: 
                     _pass_over(client, reader, options, wanted)
 
 
-def _pass_over(client: Client, reader: ColumnReader, options: SourceOptions, wanted: list[Range]) -> None:
-    """Something of the ranges may be gone: says what, and goes on behind it where that is wanted.
+def _pass_over(client: Client, reader: ColumnReader, options: SourceOptions, wanted: list[Range]) -> bool:
+    """Something of the ranges may be gone: says what, and goes on behind it where that is wanted. Was there anything?
 
     A log that ends before its range would be waited for without end; what it still has is read first.
     """
+    is_gone = False
     for topic, partition, _, end in wanted:
         at = reader.position(topic, partition)
         if at >= end:
@@ -131,3 +133,15 @@ def _pass_over(client: Client, reader: ColumnReader, options: SourceOptions, wan
         elif end > last and (options.is_loss_fatal or at >= last):
             loss.report(loss.went_back(topic, partition, end, last), options.is_loss_fatal)
             reader.seek(topic, partition, end)
+        else:
+            continue
+        is_gone = True
+    return is_gone
+
+
+def _go_on(reader: ColumnReader, options: SourceOptions, wanted: list[Range], error: OffsetOutOfRange) -> None:
+    """All of the ranges is there, though it was not: a log was cut and has grown again, by other records."""
+    loss.report(error.cause, options.is_loss_fatal)
+    for topic, partition, _, _ in wanted:
+        if reader.position(topic, partition) == error.offset:
+            reader.seek(topic, partition, error.offset)  # without asking whether what was before is what it was

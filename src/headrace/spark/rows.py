@@ -9,7 +9,6 @@ Maps are objects in JSON and maps in Avro. JSON has no NaN and no infinity: they
 from __future__ import annotations
 
 import datetime
-import io
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -28,8 +27,10 @@ from pyspark.sql.types import (
     StringType,
     StructType,
     TimestampType,
+    YearMonthIntervalType,
 )
 
+from headrace.spark.avro_rows import AvroRows
 from headrace.spark.errors import InvalidOption
 from headrace.spark.schema import HEADERS
 from headrace.spark.sink_options import SinkOptions
@@ -70,11 +71,12 @@ def check(schema: StructType, options: SinkOptions) -> None:
         raise InvalidOption(
             f"value.format={options.row_format} encodes the columns beside {', '.join(BESIDE)}; there are none"
         )
-    if options.row_format == "avro":
-        _avro_schema(options.row_schema or "")
+    encoded = StructType([field for field in schema.fields if field.name not in BESIDE])
+    if options.row_format is not None:
+        _check_names(encoded, "the schema")
     for field in schema.fields:
         if options.row_format is not None and field.name not in BESIDE:
-            _check_maps(field.name, field.dataType, options.row_format)
+            _check_type(field.name, field.dataType, options.row_format)
             continue
         wanted = ALLOWED[field.name]
         fits = isinstance(field.dataType, wanted)
@@ -83,22 +85,35 @@ def check(schema: StructType, options: SinkOptions) -> None:
         if not fits:
             shown = HEADERS.simpleString() if field.name == "headers" else " or ".join(one.typeName() for one in wanted)
             raise InvalidOption(f"column {field.name!r} is {shown}, not {field.dataType.simpleString()}")
+    if options.row_format == "avro":
+        AvroRows(options.row_schema or "").check(encoded)
 
 
-def _check_maps(column: str, kind: DataType, row_format: str) -> None:
+def _check_names(row: StructType, where: str) -> None:
+    """An object has each name once: the last of two would be all that is written."""
+    twice = [name for number, name in enumerate(row.names) if name in row.names[:number]]
+    if twice:
+        raise InvalidOption(f"{where} has the column {twice[0]!r} twice: name each column once")
+
+
+def _check_type(column: str, kind: DataType, row_format: str) -> None:
     match kind:
+        case YearMonthIntervalType():  # Python has none, so that no row would come this far
+            words = f"is {kind.simpleString()}, which value.format={row_format} cannot write"
+            raise InvalidOption(f"column {column!r} {words}: cast it to string or int")
         case MapType():
             allowed = KEYS[row_format]
             if not isinstance(kind.keyType, allowed):
                 shown = " or ".join(one.typeName() for one in allowed)
                 words = f"value.format={row_format} takes maps whose keys are {shown}, not {kind.simpleString()}"
                 raise InvalidOption(f"column {column!r}: {words}")
-            _check_maps(column, kind.valueType, row_format)
+            _check_type(column, kind.valueType, row_format)
         case ArrayType():
-            _check_maps(column, kind.elementType, row_format)
+            _check_type(column, kind.elementType, row_format)
         case StructType():
+            _check_names(kind, f"column {column!r}")
             for field in kind.fields:
-                _check_maps(column, field.dataType, row_format)
+                _check_type(column, field.dataType, row_format)
 
 
 def shaped(tables: Iterator[pa.RecordBatch], options: SinkOptions) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -107,6 +122,8 @@ def shaped(tables: Iterator[pa.RecordBatch], options: SinkOptions) -> Iterator[t
 
     encode = _encoder(options)
     for table in tables:
+        if "headers" in table.schema.names:
+            _check_headers(table.column("headers"))
         if encode is not None:
             table = encode(table)
         if "topic" not in table.schema.names:
@@ -120,8 +137,21 @@ def shaped(tables: Iterator[pa.RecordBatch], options: SinkOptions) -> Iterator[t
             continue
         if topics.null_count:
             raise InvalidOption("a row without a topic: the column `topic` is null in it")
-        for name in pc.unique(topics).to_pylist():
-            yield name, rows.filter(pc.equal(topics, name)) if len(pc.unique(topics)) > 1 else rows
+        for name in (names := _names(pc.unique(topics))):
+            yield name, rows.filter(pc.equal(topics, name)) if len(names) > 1 else rows
+
+
+def _names(topics: pa.Array) -> list[str]:
+    try:
+        return list(topics.to_pylist())
+    except UnicodeDecodeError as error:
+        raise InvalidOption("column 'topic' is no UTF-8 in a row, and the name of a topic is") from error
+
+
+def _check_headers(headers: pa.ListArray) -> None:
+    pairs = headers.flatten()  # of rows that have some
+    if pairs.null_count or pairs.field(0).null_count:
+        raise InvalidOption("a header without a key: in the column `headers` each has one; leave out what is null")
 
 
 def _encoder(options: SinkOptions) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
@@ -129,13 +159,14 @@ def _encoder(options: SinkOptions) -> Callable[[pa.RecordBatch], pa.RecordBatch]
         return None
     import pyarrow as pa
 
-    encode_row = _JSON.encode if options.row_format == "json" else _avro_row(options.row_schema or "")
+    avro = AvroRows(options.row_schema or "") if options.row_format == "avro" else None
+    encode_row = _JSON.encode if avro is None else avro.encode
 
     def encode(table: pa.RecordBatch) -> pa.RecordBatch:
         beside = [name for name in table.schema.names if name in BESIDE]
         row = table.drop_columns(beside)
-        values = _objects(row)
-        if options.row_format == "json" and any(_has_odd_numbers(column) for column in row.columns):
+        values = _objects(row if avro is None else avro.fitted(row))
+        if avro is None and any(_has_odd_numbers(column) for column in row.columns):
             values = [_finite(one) for one in values]
         columns = {name: table.column(name) for name in beside}
         return pa.record_batch({**columns, "value": pa.array([encode_row(row) for row in values], pa.binary())})
@@ -144,13 +175,27 @@ def _encoder(options: SinkOptions) -> Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def _objects(table: pa.RecordBatch) -> list[Any]:
-    if not any(_has_maps(kind) for kind in table.schema.types):  # half as dear, and most tables have none
-        return list(table.to_pylist())
     try:
+        if not any(_has_maps(kind) for kind in table.schema.types):  # half as dear, and most tables have none
+            return list(table.to_pylist())
         rows: list[Any] = table.to_pylist(maps_as_pydicts="strict")
     except KeyError as error:
         raise InvalidOption(f"a map has a key twice, and an object cannot: {error.args[0]}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidOption(
+            f"column {_not_text(table)!r} is no UTF-8 in a row: cast it to binary, or mend it"
+        ) from error
     return rows
+
+
+def _not_text(table: pa.RecordBatch) -> str:
+    """The first column with texts that are none."""
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        try:
+            column.to_pylist()
+        except UnicodeDecodeError:
+            return str(name)
+    raise AssertionError("all of them are texts")
 
 
 def _has_maps(kind: pa.DataType) -> bool:
@@ -195,28 +240,3 @@ def _plain(value: object) -> object:
 
 
 _JSON: Final = msgspec.json.Encoder(enc_hook=_plain, decimal_format="number")
-
-
-def _avro_schema(schema: str) -> Any:
-    from headrace.decoding import avro
-    from headrace.decoding.decoded import SchemaUnusable
-
-    try:
-        return avro.parsed(schema)
-    except SchemaUnusable as error:
-        raise InvalidOption(f"value.schema: {error}") from error
-
-
-def _avro_row(schema: str) -> Callable[[dict[str, Any]], bytes]:
-    parsed = _avro_schema(schema)
-    import fastavro
-
-    def encode(row: dict[str, Any]) -> bytes:
-        out = io.BytesIO()
-        try:
-            fastavro.schemaless_writer(out, parsed, row)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidOption(f"a row does not fit value.schema: {error}") from error
-        return out.getvalue()
-
-    return encode

@@ -44,6 +44,9 @@ def check(schema: StructType, *, is_decoded: bool = False) -> None:
     """A schema that the user gave. `is_decoded`: values have a type of their own, and errors stand beside them."""
     if not schema.fields:
         raise InvalidOption(f"a schema without columns reads nothing; there are {', '.join(TYPES)}")
+    names = schema.fieldNames()
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InvalidOption(f"the schema has the column {twice[0]!r} twice: name each column once")
     for field in schema.fields:
         if is_decoded and field.name == "value":
             continue

@@ -3,7 +3,8 @@ a batch that runs again has its rows in another order:
 
 - each attempt of a task writes in a transaction of its own, a member of the query, and leaves it open;
 - the driver commits all members of a batch, and the batch's number in the query's ledger, in one request; a batch that
-  is in the ledger already is committed once, however often it is asked for, and its new members are aborted;
+  is in the ledger already is committed once, however often it is asked for, and its new members are aborted (ledger.py
+  has what that means for whoever asks);
 - while tasks run they renew the members of their query; when nobody does, the broker aborts them.
 
 Only tasks know which query they belong to, and Spark commits with another writer in another process: what a commit
@@ -16,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 import headrace
 from headrace.errors import HeadraceError, ProducerFenced
+from headrace.spark import ledger
 from headrace.spark.errors import InvalidOption
 from headrace.spark.lookup import CLIENT_ID
 from headrace.spark.plain import plain
@@ -43,7 +44,6 @@ logger = logging.getLogger("headrace.spark")
 
 RENEWALS: Final = 3  # within the time after which members are given up
 GATHERED_BYTES: Final = 32 << 20  # of tables that are put together before they are written
-STREAM, BATCH, ONCE = "spark:", "spark-batch:", "once:spark:"  # the last: a ledger that need not stay
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ def draw(options: SinkOptions) -> int | None:
     words = "this broker is not a Headrace: it cannot commit a query's transactions as one"
     if options.guarantee == EXACTLY_ONCE:
         raise InvalidOption(f"{words}; guarantee={AT_LEAST_ONCE} writes without")
+    if options.write_id is not None:
+        raise InvalidOption(f"{words}, and a writeId needs that; without one the rows are written at least once")
     logger.warning("%s, so rows are written at least once (guarantee=%s says that this is known)", words, AT_LEAST_ONCE)
     return None
 
@@ -125,7 +127,7 @@ def _end(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], *
     members = [message.member for message in told if message.member is not None]
     with headrace.connect(options.servers, CLIENT_ID, options.timeout) as client:
         if is_commit:
-            client.admin.commit_batch(query, batch, members)
+            ledger.commit(client, options, query, batch, members, sum(message.rows for message in told))
         else:
             client.admin.abort_batch(query, batch, members)
     spare_imports()
@@ -216,7 +218,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert query is not None and batch is not None
-        return write(self._options, self._number, STREAM + query, int(batch), iterator)
+        return write(self._options, self._number, ledger.of_stream(query), int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         commit(self._options, messages)
@@ -230,7 +232,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._number = draw(options)
-        self._query = BATCH + options.write_id if options.write_id else ONCE + str(uuid.uuid4())
+        self._query = ledger.of_write(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return write(self._options, self._number, self._query, self._options.batch_id, iterator)

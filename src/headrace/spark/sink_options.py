@@ -31,7 +31,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
 
 
-def sink_options(options: Mapping[str, str]) -> SinkOptions:
+def sink_options(options: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
     given = Given(options, SINK)
     guarantee = given.text("guarantee")
     if guarantee is not None and guarantee not in GUARANTEES:
@@ -42,6 +42,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     acks = given.text("kafka.acks") or "all"
     if acks not in ("all", "-1"):
         raise InvalidOption(f"kafka.acks is all: a sink that loses rows is none; not {acks!r}")
+    given.flag("includeHeaders", True)
     held_s = given.read("sinkTimeout", duration_s, "a time such as 60s")
     if held_s is not None and held_s > LONGEST_S:
         raise InvalidOption(
@@ -50,11 +51,19 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     row_format = given.text("value.format")
     if row_format is not None and row_format not in FORMATS:
         raise InvalidOption(f"value.format of a sink is {' or '.join(FORMATS)}, not {row_format!r}")
+    given.check_meaning("value.format", "value.schema")
     if row_format == "avro" and given.text("value.schema") is None:
         raise InvalidOption("value.format=avro needs value.schema, an Avro schema in JSON or a file with one")
+    if is_stream and (own := [name for name in ("writeId", "batchId") if given.text(name) is not None]):
+        raise InvalidOption(f"{own[0]} is of batch writes: a stream's id and numbers are those of its checkpoint")
+    given.check_meaning("writeId", "batchId")
     write_id = given.text("writeId")
     if write_id is not None and ("#" in write_id or not write_id):
         raise InvalidOption(f"writeId is a name without '#', not {write_id!r}")
+    if write_id is not None and guarantee == AT_LEAST_ONCE:
+        raise InvalidOption(
+            f"writeId does nothing with guarantee={AT_LEAST_ONCE}: what is repeated is written again; leave one out"
+        )
     batch_id = given.read("batchId", int, "a whole number")
     if batch_id is not None and not 0 <= batch_id <= LAST_BATCH:
         raise InvalidOption(f"batchId is a whole number from 0 to {LAST_BATCH}, not {batch_id}")

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 from headrace.errors import HeadraceError
 from headrace.spark import NAME, loss
 from headrace.spark.errors import InvalidOption
-from headrace.spark.options import EARLIEST, LATEST, Bound, SourceOptions, source_options
+from headrace.spark.options import EARLIEST, LATEST, Bound, SourceOptions, source_options, starts_late
 from headrace.spark.plain import plain
 from headrace.spark.planning import Range, tasks
 from headrace.spark.process import spare_imports
@@ -26,6 +26,7 @@ from headrace.spark.sink_options import SinkOptions, sink_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.client.values import TopicPartition
     from headrace.spark.sink import BatchWriter, StreamWriter
     from headrace.spark.stream import Refused, StreamReader
 
@@ -63,7 +64,7 @@ class HeadraceSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         options = self._options(is_stream=False)
-        check(schema, is_decoded=options.value_format is not None)
+        _check(schema, options)
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader | Refused:  # noqa: N802 (Spark's name)
@@ -71,7 +72,7 @@ class HeadraceSource(DataSource):
 
         try:
             options = self._options(is_stream=True)
-            check(schema, is_decoded=options.value_format is not None)
+            _check(schema, options)
         except HeadraceError as error:
             return Refused(error)
         spare_imports()
@@ -81,7 +82,7 @@ class HeadraceSource(DataSource):
         from headrace.spark.rows import check as check_rows
         from headrace.spark.sink import BatchWriter
 
-        options = self._sink_options(overwrite)
+        options = self._sink_options(overwrite, is_stream=False)
         check_rows(schema, options)
         return BatchWriter(options, schema)
 
@@ -89,17 +90,25 @@ class HeadraceSource(DataSource):
         from headrace.spark.rows import check as check_rows
         from headrace.spark.sink import StreamWriter
 
-        options = self._sink_options(overwrite)
+        options = self._sink_options(overwrite, is_stream=True)
         check_rows(schema, options)
         return StreamWriter(options, schema)
 
-    def _sink_options(self, overwrite: bool) -> SinkOptions:
+    def _sink_options(self, overwrite: bool, *, is_stream: bool) -> SinkOptions:
         if overwrite:
             raise InvalidOption('a topic can only be added to: use .mode("append"), or outputMode("append")')
         from headrace.spark.values import loaded
 
-        options = sink_options(self._given)
+        options = sink_options(self._given, is_stream=is_stream)
         return replace(options, row_schema=loaded(options.row_schema, options.row_format))
+
+
+def _check(schema: StructType, options: SourceOptions) -> None:
+    check(schema, is_decoded=options.value_format is not None)
+    if options.value_format is not None:
+        from headrace.spark.values import check as check_values
+
+        check_values(options, schema)
 
 
 class Share(NamedTuple):
@@ -124,23 +133,41 @@ class BatchReader(DataSourceReader):
             starts = lookup.resolve(options.start or Bound(word=EARLIEST), where, is_start=True)
             ends = lookup.resolve(options.end or Bound(word=LATEST), where, is_start=False)
             first, last = lookup.starts(where), lookup.ends(where)
+            written = lookup.written([one for one in where if max(starts[one], ends[one]) > last[one]])
         finally:
             lookup.close()
             spare_imports()
-        ranges = []
-        for one in where:
-            start, end = starts[one], ends[one]
-            if start < min(first[one], end):
-                loss.report(loss.gone_before(*one, start, min(first[one], end)), options.is_loss_fatal)
-                start = first[one]
-            if end > last[one]:
-                loss.report(loss.went_back(*one, end, last[one]), options.is_loss_fatal)
-                end = last[one]
-            ranges.append(Range(*one, start, max(start, end)))
+        ranges = [
+            self._range(one, starts[one], ends[one], first[one], last[one], written.get(one, last[one]))
+            for one in where
+        ]
         planned = tasks(ranges, options.rows_per_task, options.min_partitions, options.max_records)
         # Spark gives a source without partitions one of its own making; it must read nothing.
         ids = {name: str(topic.topic_id) for name, topic in topics.items() if topic.topic_id}
         return [InputPartition(Share(one, ids)) for one in planned or [[]]]
+
+    def _range(self, where: TopicPartition, start: int, end: int, first: int, last: int, written: int) -> Range:
+        """What the log, which goes from `first` to `last`, has of it; says what it has not. Up to `written` there is
+        more in it, which is not committed."""
+        options = self._options
+        begin = options.start if options.start is not None and options.start.names(*where) else None
+        if begin is None:  # the earliest, which may be another one by now
+            start = max(start, first)
+        if start > end and options.end is not None and options.end.names(*where):
+            if begin is not None:
+                raise InvalidOption(starts_late(*where, start, end))
+            start = 0  # the earliest, which all of it came before
+        if start < min(first, end):
+            loss.report(loss.gone_before(*where, start, min(first, end)), options.is_loss_fatal)
+            start = first
+        furthest = max(start, end) if begin is not None and begin.offsets is not None else end
+        if last < furthest <= written:
+            loss.report(loss.held_up(*where, furthest, last), options.is_loss_fatal, InvalidOption)
+            end = last
+        elif furthest > last:
+            loss.report(loss.went_back(*where, furthest, last), options.is_loss_fatal)
+            end = last
+        return Range(*where, start, max(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from headrace.spark import reading

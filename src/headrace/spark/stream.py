@@ -2,7 +2,7 @@
 tasks only read what they are told.
 
 - Offsets go forward. Where a log begins after, or ends before, what a batch was to read, something is lost: that is
-  said (`loss`), never passed over.
+  said (`loss`), never passed over, and stands in the query's progress beside the latest offsets.
 - What a batch holds may have been decided by a run before this one. So it is compared with the broker before it is
   read, however it was decided: a topic that was made anew since has nothing for it.
 - A partition that appears while the query runs is read from its first record.
@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -30,7 +31,7 @@ from headrace.client.values import TopicPartition
 from headrace.errors import HeadraceError
 from headrace.spark import loss, reading
 from headrace.spark.lookup import Lookup
-from headrace.spark.offsets import Place, place_of
+from headrace.spark.offsets import Offsets, Place, place_of
 from headrace.spark.options import LATEST, Bound, SourceOptions
 from headrace.spark.plain import plain
 from headrace.spark.planning import Range, available, limited, tasks
@@ -68,6 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Json | None = None
         self._target: Place | None = None  # of Trigger.AvailableNow
         self._latest: Place | None = None
+        self._published: Place | None = None  # as the group's positions
         self._told: set[str] = set()  # losses that were reported
         self._last_batch_s = -math.inf  # the first waits for nobody, as in Spark's own source
 
@@ -103,12 +105,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         before = place_of(start)
+        self._publish(before)
         now = self._latest = self._target or self._now()
         starts = self._starts(before, now)
-        ends = dict(now.offsets)
+        ends = {where: max(starts[where], end) for where, end in now.offsets.items()}
         waiting = available(starts, ends)
         if not waiting or self._is_too_early(waiting, limit):
-            return start
+            return self._unless_back(start, before, starts, now)
+        starts = self._kept(starts, ends)
         if isinstance(limit, ReadMaxRows):
             ends = limited(starts, ends, limit.max_rows)
         self._last_batch_s = time.monotonic()
@@ -116,8 +120,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began = before.offsets if start == self._initial else None
         return self._place({**gone, **ends}, {**before.ids, **now.ids}, began).to_json()
 
+    def _unless_back(self, start: Json, before: Place, starts: Offsets, now: Place) -> Json:
+        """Where the stream stands when there is nothing to read: where it stood, but that a log which was cut is read
+        on from its end, or what it grows by would be passed over."""
+        back = {where: offset for where, offset in starts.items() if offset < before.offsets.get(where, 0)}
+        return self._place({**before.offsets, **back}, {**before.ids, **now.ids}).to_json() if back else start
+
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        return None if self._latest is None else self._latest.to_json()
+        return None if self._latest is None else replace(self._latest, lost=sorted(self._told)).to_json()
 
     def _is_too_early(self, waiting: int, limit: ReadLimit) -> bool:
         """Few records wait for company, but not for ever, and not when there will be no more."""
@@ -144,14 +154,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report(loss.made_anew(topic))
         for where in sorted(set(before.offsets) - set(now.offsets)):
             self._report(loss.vanished(*where))
-        starts = {}
-        for where, end in now.offsets.items():
-            start = before.offsets.get(where, 0) if where.topic not in anew else 0
-            if start > end:
-                self._report(loss.went_back(*where, start, end))
-                start = end
-            starts[where] = start
+        starts = {where: before.offsets.get(where, 0) if where.topic not in anew else 0 for where in now.offsets}
+        behind = [where for where, start in starts.items() if start > now.offsets[where]]
+        # What a run that read uncommitted records has read already is no loss, and not read again.
+        for where, written in self._broker().written(behind).items():
+            if starts[where] > written:
+                self._report(loss.went_back(*where, starts[where], now.offsets[where]))
+                starts[where] = now.offsets[where]
         return starts
+
+    def _kept(self, starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+        """Behind what retention has taken of that, which is said now: when the batch is read, Spark has been told of
+        its progress."""
+        firsts = self._broker().starts([where for where, end in ends.items() if starts[where] < end])
+        found = dict(starts)
+        for where, first in firsts.items():
+            found[where] = max(starts[where], min(first, ends[where]))
+            if starts[where] < found[where]:
+                self._report(loss.gone_before(*where, starts[where], found[where]))
+        return found
 
     # What is read
 
@@ -194,10 +215,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return reading.read(self._options, self._schema, *partition.value)
 
-    def commit(self, end: Json) -> None:
-        """Done up to there. Spark does not say so of the last batch of AvailableNow; the listener hears of it."""
-        if self._options.group is not None:
-            publish(self._broker().client, place_of(end))
+    def _publish(self, done: Place) -> None:
+        """Spark asks for what comes next when all before that is done, also after the last batch of AvailableNow, of
+        which it never says that it is committed."""
+        if self._options.group is not None and done != self._published:
+            publish(self._broker().client, replace(done, group=self._options.group))
+            self._published = done
 
     def stop(self) -> None:
         if self._lookup is not None:

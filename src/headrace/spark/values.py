@@ -4,7 +4,8 @@
 that could not be decoded; both null for all others. So a bad value is never lost, and never stops a query.
 
 Where the type comes from: the user's own schema of the DataFrame, `value.schema`, or, for JSON and msgpack, a look at
-the first values. Files that `value.schema` names are read where the query is planned, and travel with it.
+the first values. Where values have a type of their own (Avro, Protobuf, text) the user's schema is a projection of it
+(projection.py). Files that `value.schema` names are read where the query is planned, and travel with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 from headrace.spark.errors import InvalidOption
 from headrace.spark.lookup import CLIENT_ID
 from headrace.spark.options import SourceOptions
+from headrace.spark.projection import check as check_projection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 RAW, ERROR = "value_raw", "value_error"
 BESIDE: Final = [StructField(RAW, BinaryType()), StructField(ERROR, StringType())]
+OF_THEIR_OWN: Final = ("text", "avro", "protobuf")  # formats whose values have a type, whatever the user's schema says
+INLINE: Final = ("{", "[", '"')  # how an Avro schema begins, and the name of a file does not
 SAMPLE_ROWS: Final = 1000
 SAMPLE_S: Final = 5.0
 
@@ -36,45 +40,44 @@ def value_type(options: SourceOptions) -> DataType:
     """Of the column `value`, when the user's schema does not say it."""
     from pyspark.sql.pandas.types import from_arrow_type
 
-    match options.value_format:
-        case "text":
-            return StringType()
-        case "avro" | "protobuf":
-            return from_arrow_type(_by_schema(options)[0])
+    if options.value_format in OF_THEIR_OWN:
+        return from_arrow_type(_of_its_own(options)[0])
     if options.value_schema is not None:
         return _spark_type(options.value_schema)
     return from_arrow_type(_sampled(options))
+
+
+def check(options: SourceOptions, schema: StructType) -> None:
+    """A schema that the user gave: can values be read so?"""
+    if options.value_format in OF_THEIR_OWN and "value" in schema.fieldNames():
+        check_projection(value_type(options), schema["value"].dataType)
 
 
 def decoder(options: SourceOptions, kind: pa.DataType) -> Decoder:
     """Into a column of this type."""
     import headrace.decoding.json
     import headrace.decoding.msgpack
-    import headrace.decoding.text
-    from headrace.decoding.decoded import Decoded
+    from headrace.decoding.decoded import cast
 
     match options.value_format:
-        case "text":
-            return headrace.decoding.text.decode
         case "json":
             return headrace.decoding.json.decoder(kind)
         case "msgpack":
             return headrace.decoding.msgpack.decoder(kind)
-    own, decode = _by_schema(options)
-
-    def cast(raw: pa.Array) -> Decoded:
-        values, errors = decode(raw)
-        return Decoded(values if own == kind else values.cast(kind), errors)
-
-    return cast
+    own, decode = _of_its_own(options)
+    return decode if own == kind else lambda raw: cast(decode(raw), kind)
 
 
-def _by_schema(options: SourceOptions) -> tuple[pa.DataType, Decoder]:
-    from headrace.decoding import avro, protobuf
+def _of_its_own(options: SourceOptions) -> tuple[pa.DataType, Decoder]:
+    """The type, and what decodes into it."""
+    from headrace.decoding import avro, protobuf, text
 
     schema = options.value_schema or ""
-    if options.value_format == "avro":
-        return avro.decoder(schema)
+    match options.value_format:
+        case "text":
+            return text.decoder()
+        case "avro":
+            return avro.decoder(schema)
     if options.value_message is None:
         raise InvalidOption("value.format=protobuf needs value.message, the full name of the message")
     try:
@@ -93,15 +96,24 @@ def loaded(schema: str | None, value_format: str | None) -> str | None:
     except OSError as error:
         raise InvalidOption(f"value.schema {schema!r} cannot be read: {error.strerror}") from error
     if content is None:
+        if value_format == "avro" and not schema.lstrip().startswith(INLINE):
+            raise InvalidOption(
+                f"value.schema {schema!r:.200} is not an Avro schema in JSON, and there is no such file"
+            )
         return schema
-    return content.decode() if value_format == "avro" else base64.b64encode(content).decode()
+    if value_format == "protobuf":
+        return base64.b64encode(content).decode()
+    try:
+        return content.decode("utf-8-sig")  # some editors put a mark in front
+    except UnicodeDecodeError as error:
+        raise InvalidOption(f"value.schema {schema!r} is not an Avro schema in JSON: the file is not UTF-8") from error
 
 
 def _spark_type(schema: str) -> DataType:
     """Spark's own JSON of a type. A line of DDL needs Java to be read, and there is none here."""
     try:
         return StructType.fromJson(json.loads(schema))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         advice = 'give it as .schema("value struct<id:bigint>, …"), or as the JSON of a StructType'
         raise InvalidOption(f"value.schema is not the JSON of a Spark schema; {advice}") from error
 

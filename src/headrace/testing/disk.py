@@ -8,7 +8,10 @@ pages that are dirty to the second. Names work the same way: a directory's chang
 - `power_loss` keeps of each dirty page and each pending change the old or the new, or tears the page, by the
   seed (or all of them, or none);
 - a failed sync (`fail_syncs`) calls its pages clean though the platter never got them, as Linux does: a later
-  sync that succeeds does not bring them back, only a new write does;
+  sync that succeeds does not bring them back, only a new write does. What programs read of them from then on is the new
+  or, by the seed and the share in `forgets`, the old;
+- `spoil` makes pages unreadable for good, until they are written again: a read ends in front of them, and one that
+  begins in them fails;
 - `fill`, `fail_reads`, `fail_writes`, `flip_bit`, short writes and reads that would wait do what their names
   say;
 - `stop_at` pulls the plug in front of the n-th change, in the middle of it when it is a write. From then on
@@ -25,7 +28,7 @@ import random
 from collections.abc import Sequence
 
 from headrace.ports import Buffer
-from headrace.testing.platter import Directory, File, Keep, apply
+from headrace.testing.platter import PAGE_BYTES, Directory, File, Keep, apply
 
 UNLIMITED = 1 << 62
 
@@ -35,7 +38,7 @@ class PowerLoss(BaseException):
 
 
 class SimulatedDisk:
-    def __init__(self, seed: int = 0, *, short_writes: float = 0.0, waits: float = 0.0) -> None:
+    def __init__(self, seed: int = 0, *, short_writes: float = 0.0, waits: float = 0.0, forgets: float = 0.0) -> None:
         self._chance = random.Random(seed)
         self._root = Directory()
         self._changes: list[tuple[Directory, str, str, str, File | Directory]] = []
@@ -43,6 +46,7 @@ class SimulatedDisk:
         self._locks: dict[int, str] = {}
         self._next_handle = 3
         self._short_writes, self._waits = short_writes, waits
+        self.forgets = forgets  # the share of the pages
         self._free_bytes = UNLIMITED
         self._failing: dict[str, list[tuple[str, int]]] = {"sync": [], "read": [], "write": []}
         self._stop_at = -1
@@ -101,6 +105,10 @@ class SimulatedDisk:
             if position < len(data):
                 data[position] ^= 1 << bit
 
+    def spoil(self, path: str, position: int, size: int = 1) -> None:
+        """The pages that hold these bytes do not read any more."""
+        self._file(path).bad.update(range(position // PAGE_BYTES, (position + size - 1) // PAGE_BYTES + 1))
+
     def tear(self, path: str, size: int) -> None:
         """Bytes that were there are not any more."""
         file = self._file(path)
@@ -156,7 +164,10 @@ class SimulatedDisk:
         self._check_on()
         file, path = self._open_file(handle)
         self._maybe_fail("read", path)
-        data = bytes(file.data[position : position + size])
+        end = min(position + size, file.readable_up_to(position))
+        if end <= position < min(position + size, len(file.data)):
+            raise OSError(errno.EIO, "the sector does not read", path)
+        data = bytes(file.data[position:end])
         self.bytes_read += len(data)
         return data
 
@@ -168,6 +179,12 @@ class SimulatedDisk:
             data = data[: self._chance.randint(0, len(data))]
         return data
 
+    def is_resident(self, handle: int, size: int, position: int) -> bool:
+        return False  # no operating system could send from here
+
+    def send(self, handle: int, socket: int, size: int, position: int) -> int:
+        raise OSError(errno.EOPNOTSUPP, "nothing here is resident")
+
     def datasync(self, handle: int) -> None:
         self._check_on()
         file, path = self._open_file(handle)
@@ -175,7 +192,7 @@ class SimulatedDisk:
         try:
             self._maybe_fail("sync", path)
         except OSError:
-            file.call_clean()
+            file.forget(self.forgets, self._chance)
             raise
         file.sync()
 

@@ -10,6 +10,7 @@
 | cut | the path between the node and a client is cut, in one direction or both, and healed later |
 | full | the disk fills up, and is given space later |
 | sync | a sync fails; the node recovers by itself, or is killed some time later, as an operator would |
+| forget | the same, and some of the bytes that the sync should have brought to the disk read as they were before |
 | clock | the node's wall clock is stepped |
 """
 
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 # Twice what is most likely to find something.
-KINDS = ("kill", "kill", "power", "power", "stop", "reset", "drop", "cut", "full", "full", "sync", "sync", "clock")
+KINDS = ("kill", "kill", "power", "power", "stop", "reset", "drop", "cut", "full", "full", "sync", "forget", "clock")
 
 
 class Fault(NamedTuple):

@@ -102,6 +102,12 @@ class LifeFiles:
     def pread_nowait(self, handle: int, size: int, position: int) -> Buffer | None:
         return self._do(lambda: self._files.pread_nowait(handle, size, position))
 
+    def is_resident(self, handle: int, size: int, position: int) -> bool:
+        return self._do(lambda: self._files.is_resident(handle, size, position))
+
+    def send(self, handle: int, socket: int, size: int, position: int) -> int:
+        return self._do(lambda: self._files.send(handle, socket, size, position))
+
     def datasync(self, handle: int) -> None:
         self._do(lambda: self._files.datasync(handle))
 

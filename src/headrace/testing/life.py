@@ -57,7 +57,7 @@ class Life:
         self._clock, self._disk, self._on_event = clock, disk, on_event
         self._loop = loop = MovableLoop(clock)
         self._files: LifeFiles = disk.open_life()
-        self._workers = Workers(loop, slowness), Workers(loop, slowness)
+        self._workers = Workers(loop, slowness), Workers(loop, slowness), Workers(loop, slowness)
         self._is_dead = False
         self._faults: list[str] = []
         self._asked: set[Future[Any]] = set()  # by threads that wait
@@ -68,6 +68,7 @@ class Life:
             clock=clock,
             background=self._workers[0],
             log_background=self._workers[1],
+            sync_background=self._workers[2],
             end_background=self._end_background,
             chance=chance,
             on_event=self._event,

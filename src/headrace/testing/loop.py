@@ -319,10 +319,10 @@ def _deaf_to_finalisers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_collector() -> Iterator[None]:
-    """No garbage collection inside; afterwards one that looks only at what came since."""
+    """No garbage collection inside; afterwards one that looks only at what came since. What was garbage before stays so
+    meanwhile: to look through all that a long test run holds would take longer than most simulations."""
     was_on = gc.isenabled()
     gc.disable()
-    gc.collect()
     gc.freeze()
     try:
         yield

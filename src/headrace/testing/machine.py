@@ -28,6 +28,7 @@ TAIL_MEMORY_BYTES = 64 * 1024
 MAX_SKEW_MS = 60_000
 MAX_CLOCK_STEP_MS = 10_000
 NEVER = -1
+FORGOTTEN_SHARE = 0.5  # of the pages that a failed sync did not write
 FREE_BYTES_WHEN_FULL = (0, 100, 3000)
 
 
@@ -52,7 +53,7 @@ class Machine(Protocol):
         ...
 
     def strike(self, kind: str) -> None:
-        """A fault of the disk or the clock begins: `full`, `sync`, `clock`."""
+        """A fault of the disk or the clock begins: `full`, `sync`, `forget`, `clock`."""
         ...
 
     def heal(self, kind: str) -> None:
@@ -97,6 +98,12 @@ class MachineFiles:
     def pread_nowait(self, handle: int, size: int, position: int) -> Buffer | None:
         where = f"{handle} {position}+{size}"
         return self._do("try-read", where, lambda: self._disk.pread_nowait(handle, size, position))
+
+    def is_resident(self, handle: int, size: int, position: int) -> bool:
+        return self._disk.is_resident(handle, size, position)
+
+    def send(self, handle: int, socket: int, size: int, position: int) -> int:
+        return self._disk.send(handle, socket, size, position)
 
     def datasync(self, handle: int) -> None:
         self._do("sync", str(handle), lambda: self._disk.datasync(handle))
@@ -197,7 +204,8 @@ class SimulatedMachine:
         match kind:
             case "full":
                 self.disk.fill(self.random.choice(FREE_BYTES_WHEN_FULL))
-            case "sync":
+            case "sync" | "forget":
+                self.disk.forgets = FORGOTTEN_SHARE if kind == "forget" else 0.0
                 self.disk.fail_syncs(1)
             case "clock":
                 self.clock.step(self.random.randint(-MAX_CLOCK_STEP_MS, MAX_CLOCK_STEP_MS))
@@ -208,7 +216,7 @@ class SimulatedMachine:
         match kind:
             case "full":
                 self.disk.empty()
-            case "sync":
+            case "sync" | "forget":
                 self.disk.mend()
             case "power":
                 self.disk.stop_at(NEVER)

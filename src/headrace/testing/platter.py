@@ -14,13 +14,14 @@ Keep = Literal["none", "all", "some"]
 
 
 class File:
-    __slots__ = ("data", "dirty", "durable", "is_resized")
+    __slots__ = ("bad", "data", "dirty", "durable", "is_resized")
 
     def __init__(self) -> None:
         self.data = bytearray()  # what programs see
         self.durable = bytearray()  # what the platter holds
         self.dirty: set[int] = set()  # pages that a sync would write
         self.is_resized = False
+        self.bad: set[int] = set()  # pages that do not read, until they are written again
 
     def write(self, data: Buffer, position: int) -> None:
         end = position + len(data)
@@ -28,7 +29,15 @@ class File:
             self.data.extend(bytes(end - len(self.data)))
             self.is_resized = True
         self.data[position:end] = data
-        self.dirty.update(range(position // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES))
+        pages = range(position // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES)
+        self.dirty.update(pages)
+        self.bad.difference_update(pages)
+
+    def readable_up_to(self, position: int) -> int:
+        """Where the next bad page begins; at or before the position: it is one."""
+        return min(
+            (page * PAGE_BYTES for page in self.bad if (page + 1) * PAGE_BYTES > position), default=len(self.data)
+        )
 
     def resize(self, size: int) -> None:
         if size < len(self.data):
@@ -43,6 +52,16 @@ class File:
         for page in self.dirty:
             at = page * PAGE_BYTES
             self.durable[at : at + PAGE_BYTES] = self.data[at : at + PAGE_BYTES]
+        self.call_clean()
+
+    def forget(self, share: float, chance: random.Random) -> None:
+        """A sync has failed: all is called clean, and that share of the pages shows what the platter holds from now on.
+        The others do so only as long as they stay in memory: until the power goes."""
+        for page in sorted(self.dirty) if share else ():
+            if chance.random() < share:
+                at = page * PAGE_BYTES
+                size = min(PAGE_BYTES, len(self.data) - at)
+                self.data[at : at + size] = self.durable[at : at + size].ljust(size, b"\0")
         self.call_clean()
 
     def call_clean(self) -> None:

@@ -244,18 +244,25 @@ class Simulation:
     async def _fault_of_the_machine(self, fault: Fault) -> None:
         self._excuses += 1
         self.machine.strike(fault.kind)
+        self._excuse_losses(fault)
         await asyncio.sleep(fault.lasts_s)
         self.machine.heal(fault.kind)
+        self._excuse_losses(fault)
         self._excuses -= 1
-        if fault.kind == "sync" and self.random.random() < 0.5:
+        if fault.kind in ("sync", "forget") and self.random.random() < 0.5:
             self._kill()
+
+    def _excuse_losses(self, fault: Fault) -> None:
+        """What was not synced may be gone, as after a power loss."""
+        if fault.kind == "forget":
+            self.history.lost_power(self.loop.time())
 
     # The end
 
     async def _recover(self) -> None:
         self.loop.trace.add("fault", "all over")
         self.network.heal()
-        for kind in ("full", "sync", "power"):
+        for kind in ("full", "sync", "forget", "power"):
             self.machine.heal(kind)
         self.admin.stopping = True
         for producer in self.producers:

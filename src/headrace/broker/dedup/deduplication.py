@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.broker import opened
 from headrace.broker.dedup.cutting import without
 from headrace.broker.dedup.topic_ids import TopicIds
 from headrace.broker.dedup.window import First, Window, id_of
 from headrace.broker.partition import Partition
 from headrace.broker.turns import Failed
-from headrace.errors import CorruptBatch, HeadraceError, InvalidRecord, Unsettled
+from headrace.errors import HeadraceError, Unsettled
 from headrace.log.config import Staged
 from headrace.ports import Buffer
-from headrace.records import codec
 from headrace.records.batch import BatchHeader, read_header
 from headrace.records.record import Record
 
@@ -108,7 +108,7 @@ class Deduplication:
         ids = self.of(partition.topic)
         if not ids.is_ready:
             raise Unsettled(f"the ids of topic {partition.topic.name!r} are being read back: try again in a moment")
-        records = _decoded(batch)
+        records = opened.records(batch, header)
         firsts: list[First | None] = []
         left: list[bool] = []
         named: dict[bytes, Record] = {}
@@ -166,13 +166,6 @@ class Deduplication:
             if other is not partition and log is not None and log.synced_offset <= offset:
                 log.sync_soon()
                 raise Unsettled(f"offset {offset} of {other!r} has the same id, and is just being synced: try again")
-
-
-def _decoded(batch: Buffer) -> list[Record]:
-    try:
-        return codec.decode(batch, check_crc=False)
-    except CorruptBatch as error:
-        raise InvalidRecord(f"a batch for a topic that looks at ids has to be readable: {error}") from None
 
 
 def _repeated(partition: Partition, firsts: Sequence[First]) -> Staged:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.dedup.window import ID
 from headrace.broker.partition import Partition
 from headrace.broker.publishing.batching import sizes
+from headrace.broker.publishing.keys import by_key
 from headrace.broker.publishing.published import (
     RECEIVED,
     WRITTEN,
@@ -30,7 +31,6 @@ from headrace.broker.topic import Topic, is_ours
 from headrace.broker.wishes import NewTopic
 from headrace.errors import HeadraceError, InvalidTopicName, LimitReached, MessageTooLarge, NotLeader, UnknownTopic
 from headrace.log.config import Done, Staged, ignore_error
-from headrace.records.partitioning import partition_of
 from headrace.records.record import Record
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Publishing:
             if count == 1:
                 return partitions[0]
             if record.key is not None:
-                return partitions[partition_of(record.key, count)]
+                return partitions[by_key(topic, record.key)]
             self._turn += 1
             return partitions[self._turn % count]
         if not 0 <= partition < count:

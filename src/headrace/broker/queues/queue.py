@@ -194,24 +194,27 @@ class Queue:
         self.untold.tell(self.dead_letter)
         if self.topic is None or self._opening is not None:
             return
-        for index in self.machine.windows:
+        for index, log in list(self._logs.items()):
             partition = self.topic.partitions[index]
-            if partition.log is None and partition.error is None and index in self._logs:
-                del self._logs[index]  # once
-                partition.when_opened(partial(self._reopened, self._life, partition))
+            if partition.log is not log and partition.error is None:
+                partition.when_opened(partial(self._reopened, self._life, partition, log))
 
-    def _reopened(self, life: int, partition: Partition, error: HeadraceError | None) -> None:
-        """A log came back from its recovery, and maybe without its end. Nothing was appended to it yet."""
-        if life != self._life or error is not None or partition.log is None:
+    def _reopened(self, life: int, partition: Partition, before: AnyLog, error: HeadraceError | None) -> None:
+        """A log came back from its recovery, and maybe without its end; others may have appended to it since. One that
+        does not open is looked at again."""
+        log, index = partition.log, partition.index
+        if life != self._life or error is not None or log is None or self._logs.get(index) is not before:
             return
-        self._remember(partition)
-        if partition.log.written_offset < self.machine.windows[partition.index].fresh_at:
-            self.step(Cut(partition.index, partition.log.written_offset))
-        self.step(More(partition.index))
+        self._logs[index] = log
+        _, end = log.epochs.end_offset_for(before.epochs.latest, log.written_offset)
+        if end < self.machine.windows[index].fresh_at:
+            self.step(Cut(index, end))
+        self.step(More(index))
 
     def _remember(self, partition: Partition) -> None:
+        """The first that it was read from: that there is another by now is for `look` to find."""
         if partition.log is not None:
-            self._logs[partition.index] = partition.log
+            self._logs.setdefault(partition.index, partition.log)
 
     # Members
 
@@ -306,8 +309,11 @@ class Queue:
         if life != self._life:
             return
         index, offset = wish.partition, wish.offset
-        if isinstance(page, Page):
-            log = partition.log
+        log, before = partition.log, self._logs.get(wish.partition)
+        if log is not None and before is not None and log is not before:
+            self._reopened(life, partition, before, None)
+            self.step(Came(index, offset, (), offset, False))  # what was read may be of the log that was
+        elif isinstance(page, Page):
             end = page.end_offset if log is None else log.stable_offset  # what came meanwhile has woken nobody
             self._remember(partition)
             self.step(Came(index, offset, page.records, page.next_offset, page.next_offset >= end))

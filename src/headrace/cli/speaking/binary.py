@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from headrace.cli.exits import Refusal
 from headrace.cli.record_values import text_of
+from headrace.cli.speakers import SILENCE_S, refuse_kafka
 from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe, unknown
 from headrace.compat.binary_values import Message, NotHandled, Refused
 from headrace.compat.broker_client import BrokerClient
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, RequestTimedOut
 
 DOOR = "binary"
 EVERY_MESSAGE = ("topic", "partition", "client_id", "created_at", "version")  # properties that say nothing of their own
@@ -27,7 +28,22 @@ class BinarySpeaker:
     def _client(self, client_id: str | None = None) -> BrokerClient:
         """A partition takes an id once at a time: two commands of one second have two."""
         own = client_id or f"client_{int(time.time())}_{secrets.token_hex(4)}"
-        return BrokerClient(self._host, self._port, own, timeout=self._timeout_s, max_retries=0)
+        client = BrokerClient(self._host, self._port, own, timeout=min(self._timeout_s, SILENCE_S), max_retries=0)
+        try:
+            self._greet(client)
+        except BaseException:
+            client.close()
+            raise
+        client.timeout = self._timeout_s
+        return client
+
+    def _greet(self, client: BrokerClient) -> None:
+        """A binary door answers a heartbeat at once. Who is silent is asked whether it is another door, and then waited
+        for."""
+        try:
+            client.ping()
+        except RequestTimedOut:
+            refuse_kafka(DOOR, [(self._host, self._port)])
 
     def publish(self, wish: Publish, messages: Iterable[str], say: Say) -> None:
         properties = {**wish.properties}

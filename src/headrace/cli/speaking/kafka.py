@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.cli.connecting import with_client
+from headrace.cli.last_records import last_records
 from headrace.cli.options import current
 from headrace.cli.record_values import text_of
 from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.client.values import Record
 
 DOOR = "kafka"
+ISOLATION = "read_uncommitted"  # of who follows, too
 HOUR_MS = 3_600_000
 
 
@@ -67,7 +69,8 @@ class KafkaSpeaker:
         partitions = None if wish.partition is None else [wish.partition]
 
         async def work(client: Client) -> None:
-            async with client.consumer(wish.topic, start=-wish.last, partitions=partitions, follow=False) as consumer:
+            start = await last_records(client, [wish.topic], partitions, wish.last, ISOLATION) if wish.last > 0 else 0
+            async with client.consumer(wish.topic, start=start, partitions=partitions, follow=False) as consumer:
                 found = [record async for record in consumer]
             found.sort(key=lambda record: record.timestamp_ms)
             for record in found[-wish.last :]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headrace.cli.exits import Refusal
+from headrace.cli.speakers import SILENCE_S, refuse_kafka
 from headrace.cli.speaking.wishes import Create, Done, Heard, Past, Publish, Say, Subscribe, impossible
 from headrace.compat.line_client import LineClient
 from headrace.compat.line_values import LineRefused
+from headrace.errors import RequestTimedOut
 from headrace.wire.lines.messages import Message
 
 DOOR = "lines"
@@ -18,7 +20,14 @@ class LinesSpeaker:
         (self._host, self._port), self._timeout_s = places[0], timeout_s
 
     def _client(self) -> LineClient:
-        return LineClient(self._host, self._port, timeout=self._timeout_s)
+        """A lines door greets at once. Who is silent is asked whether it is another door, and then waited for."""
+        try:
+            client = LineClient(self._host, self._port, timeout=min(self._timeout_s, SILENCE_S))
+        except RequestTimedOut:
+            refuse_kafka(DOOR, [(self._host, self._port)])
+            return LineClient(self._host, self._port, timeout=self._timeout_s)
+        client.timeout = self._timeout_s
+        return client
 
     def publish(self, wish: Publish, messages: Iterable[str], say: Say) -> None:
         with self._client() as client:

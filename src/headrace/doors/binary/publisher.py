@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.broker.publishing import Published
+from headrace.broker.publishing import Published, by_key
 from headrace.broker.topic import Topic
 from headrace.doors.binary import replies
 from headrace.doors.binary.replies import Refused, number
 from headrace.errors import HeadraceError, MessageTooLarge, UnknownTopic
-from headrace.records.partitioning import partition_of
 from headrace.wire.binary.frame import Frame, size_of
 from headrace.wire.binary.messages import record_of
 
@@ -51,7 +50,7 @@ class Publisher:
         count = len(topic.partitions)
         if partition is None:
             key = properties.get("key", "")
-            partition = partition_of(key.encode(), count) if key and count > 1 else 0
+            partition = by_key(topic, key.encode()) if key and count > 1 else 0
         elif not 0 <= partition < count:
             raise Refused(replies.invalid_partition(partition))
         acks, now_ms = properties.get("acks"), self._broker.clock.now_ms()

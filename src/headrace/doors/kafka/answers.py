@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from headrace.doors.kafka.errors import counted, current_count
-from headrace.ports import Buffer
+from headrace.ports import Piece
 
 T = TypeVar("T")
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 class Answer:
     """A place in the order. Filled when `buffers` is set."""
 
-    __slots__ = ("buffers", "records_bytes")
+    __slots__ = ("buffers", "ready_bytes")
 
     def __init__(self) -> None:
-        self.buffers: Sequence[Buffer] | None = None
-        self.records_bytes = 0
+        self.buffers: Sequence[Piece] | None = None
+        self.ready_bytes = 0  # of it, in those of its connection
 
 
 class Later(Generic[T]):

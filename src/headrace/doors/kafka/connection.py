@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, cast
 from headrace.doors.kafka import handling, lone, single, single_fetch
 from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.api import fetch, produce
-from headrace.doors.kafka.ends import end_of, send
+from headrace.doors.kafka.ends import NO_SOCKET, end_of, send, socket_of
 from headrace.doors.kafka.limits import OWN_FRAME_BYTES, PEEK_BYTES, WRITE_HIGH_WATER_BYTES
-from headrace.ports import Buffer
+from headrace.ports import Buffer, Piece
 from headrace.records.kernel import room
 from headrace.wire.kafka import frame, kernel
 from headrace.wire.kafka.errors import MalformedRequest
@@ -49,10 +49,11 @@ class Connection(asyncio.BufferedProtocol):
         self.max_request_bytes = door.limits.max_request_bytes
         self.listener: tuple[str, int] = ("", 0)
         self.peer = ""
+        self.socket = NO_SOCKET  # under the transport, for what the kernel sends by itself
         self.poll: fetch.Fetch | None = None  # the fetch that waits for more
         self.task: asyncio.Task[None] | None = None  # the request that waits for something else
         self.waiting: dict[produce.Pending, None] = {}  # for their sync
-        self.ready_bytes = 0  # of records in answers that are made and not sent
+        self.ready_bytes = 0  # of answers that are made and not sent, but for those to Produce, which are short
         self._answers: deque[Answer] = deque()
         self.staged: list[produce.Pending] = []
         self._kept: Buffer = b""  # read, but not taken yet
@@ -75,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = end_of(transport.get_extra_info("peername"))[0]
         self.listener = self.door.advertised or end_of(transport.get_extra_info("sockname"))
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self.socket = socket_of(transport)
         self.door.joined(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -245,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
             if answer is None:
                 fetch.begin(self, buffer, end, header)
             else:
-                self.ready_bytes += self.place(answer).records_bytes
+                self.ready_bytes += self.place(answer).ready_bytes
         else:
             handling.begin(self, buffer, end, header)
 
@@ -314,12 +316,12 @@ class Connection(asyncio.BufferedProtocol):
         answers = self._answers
         if self.closed:
             return
-        out: list[Buffer] = []
+        out: list[Piece] = []
         while answers and (buffers := answers[0].buffers) is not None:
-            self.ready_bytes -= answers.popleft().records_bytes
+            self.ready_bytes -= answers.popleft().ready_bytes
             out += buffers
         if out:
-            self.transport.write(out[0]) if len(out) == 1 else send(self.transport, out)
+            send(self, out)
         held = self._held()
         if held or self._backlog:
             self._pause_reading()
@@ -346,6 +348,12 @@ class Connection(asyncio.BufferedProtocol):
         self.door.unsent.gone(self)
         self.drain_soon()
 
+    def sends_spans(self, answer: Answer | None = None) -> bool:
+        """An answer that is made now goes out at once, with nothing in front of it; it may have its place already."""
+        if self.socket == NO_SOCKET or (self._answers and self._answers[0] is not answer):
+            return False
+        return not self.transport.get_write_buffer_size()
+
     def unsent_bytes(self) -> int:
         """What was answered and is not in the kernel's hands yet."""
         return self.transport.get_write_buffer_size()
@@ -358,16 +366,17 @@ class Connection(asyncio.BufferedProtocol):
     def _resume_reading(self) -> None:
         if self._read_paused and not self.closed:
             self._read_paused = False
+            self.active = True  # how long the client sends nothing is counted from here
             self.transport.resume_reading()
 
     @property
     def is_waiting_for_frame(self) -> bool:
         """In the middle of a request's bytes, and it is the client who does not go on."""
-        if self._starved or self._backlog:
+        if self._starved or self._backlog or self._read_paused:
             return False
         return self._frame is not None or bool(self._kept)
 
     @property
     def is_busy(self) -> bool:
-        """A request is not answered yet."""
-        return bool(self._answers)
+        """A request is not answered yet, and will be."""
+        return bool(self._answers) and not self.closed

@@ -171,6 +171,8 @@ class KafkaDoor:
             if connection.active:
                 connection.active = False
                 self._connections[connection] = now
+            elif connection.closed and self.unsent.still_s(connection, now) > stall_s:
+                connection.abort(connection.cause)  # its client does not take the last of its answers
             elif connection.is_waiting_for_frame and now - since > stall_s:
                 connection.close(f"the rest of a request did not come for {stall_s:.0f} s", "stalled")
             elif now - since > idle_s and not connection.is_busy:

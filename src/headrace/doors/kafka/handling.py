@@ -27,8 +27,7 @@ def begin(connection: Connection, buffer: memoryview, end: int, header: RequestH
     handled = door.handle(buffer, end, header, context)
     given = handled.given if isinstance(handled, Later) else handled
     if isinstance(given, bytes):
-        answer.buffers = (given,)
-        connection.done(api_key, began)
+        _fill(connection, answer, given, api_key, began)
     elif isinstance(handled, Later):
         _wait_for_call(connection, answer, handled, api_key, began)
     elif not isinstance(handled, bytes):
@@ -36,13 +35,19 @@ def begin(connection: Connection, buffer: memoryview, end: int, header: RequestH
         door.spawn(_wait(connection, answer, handled, api_key, began), connection)
 
 
+def _fill(connection: Connection, answer: Answer, given: bytes, api_key: int, began: float) -> None:
+    """Its size counts, for a short question may have a long answer."""
+    answer.buffers, answer.ready_bytes = (given,), len(given)
+    connection.ready_bytes += len(given)
+    connection.done(api_key, began)
+
+
 def _wait_for_call(connection: Connection, answer: Answer, later: Later[Any], api_key: int, began: float) -> None:
     """Without a task."""
     connection.block()
 
     def take(given: bytes) -> None:
-        answer.buffers = (given,)
-        connection.done(api_key, began)
+        _fill(connection, answer, given, api_key, began)
         connection.unblock_now()  # nothing else of this connection can be ready with it
 
     later.when_given(take)
@@ -51,8 +56,8 @@ def _wait_for_call(connection: Connection, answer: Answer, later: Later[Any], ap
 async def _wait(connection: Connection, answer: Answer, handled: Awaitable[bytes], api_key: int, began: float) -> None:
     try:
         with errors.counted(partial(connection.door.metrics.failed, api_key)):
-            answer.buffers = (await handled,)
-        connection.done(api_key, began)
+            given = await handled
+        _fill(connection, answer, given, api_key, began)
     except MalformedRequest as error:
         connection.close(str(error))
     finally:

@@ -36,7 +36,8 @@ class KafkaLimits(msgspec.Struct, frozen=True):
     """Fetch sessions, as many as Kafka keeps (max.incremental.fetch.session.cache.slots)."""
 
     stall_ms: int = 30_000
-    """A frame that was begun and does not go on for this long gives its memory back: the connection is closed."""
+    """A frame that was begun and does not go on for this long gives its memory back: the connection is closed. So do
+    answers that a client does not take after we have closed."""
 
 
 SCRATCH_BYTES = 64 * KIB  # one for all connections: what one read can bring, and all of a large frame that is copied

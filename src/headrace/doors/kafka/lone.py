@@ -69,5 +69,5 @@ def _fetch(connection: Connection, buffer: memoryview, end: int) -> bool:
     answer = single_fetch.answer(connection, buffer, end, header)
     if answer is None or answer.buffers is None:
         return False
-    send(connection.transport, answer.buffers)
+    send(connection, answer.buffers)
     return True

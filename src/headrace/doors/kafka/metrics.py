@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.metrics import Histogram
+from headrace.wire.kafka.header import JOIN_GROUP, SYNC_GROUP
 
 SLOW_S = 1.0  # what a client notices; a sync on a tired disk, mostly
 SLOW_PAUSE_S = 10.0  # between two lines in the log about it
+FOR_OTHERS = frozenset({JOIN_GROUP, SYNC_GROUP})  # they wait for a group's other members, which nobody need look into
 
 
 class KafkaMetrics:
@@ -42,7 +44,7 @@ class KafkaMetrics:
         except KeyError:
             times = self.times[api_key] = Histogram()
         times.observe(took, count)
-        if took >= SLOW_S:
+        if took >= SLOW_S and api_key not in FOR_OTHERS:
             self._tell_of_slow(api_key, took, count)
 
     def _tell_of_slow(self, api_key: int, took: float, count: int) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from headrace.broker.partition import Partition
+from headrace.doors.kafka.names import MAX_ENCODED
 from headrace.wire.kafka.errors import Code
 from headrace.wire.kafka.fetch import FetchPartition, FetchRequest
 
@@ -19,7 +20,7 @@ FINAL_EPOCH = -1  # in a request: no session, or the end of one
 FIRST_EPOCH = 0  # in a request: a new session, please
 MAX_EPOCH = (1 << 31) - 1
 EVICTABLE_S = 120.0  # a session that was not used for this long gives way to a new one
-MAX_PARTITIONS = 200_000  # of all sessions together; each costs some 300 bytes, and a client names what it likes
+MAX_PARTITIONS = 200_000  # of all sessions together; each costs some 300 bytes and a name, which a client chooses
 
 Key = tuple[str | UUID, int]
 
@@ -120,10 +121,10 @@ class Sessions:
         if request.session_epoch == FINAL_EPOCH:
             self.close(request.session_id)
             return None
-        room = MAX_PARTITIONS - self._tally.partitions - sum(len(topic.partitions) for topic in request.topics)
+        is_too_much = self._is_too_much(request)
         if request.session_epoch == FIRST_EPOCH:
             self.close(request.session_id)
-            return self._new(by_id, now) if room >= 0 else None
+            return None if is_too_much else self._new(by_id, now)
         session = self._sessions.get(request.session_id)
         if session is None:
             return Code.FETCH_SESSION_ID_NOT_FOUND
@@ -131,7 +132,7 @@ class Sessions:
             return Code.FETCH_SESSION_TOPIC_ID_ERROR
         if session.epoch != request.session_epoch or session.on_news is not None:
             return Code.INVALID_FETCH_SESSION_EPOCH
-        if room < 0:
+        if is_too_much:
             self.close(session.id)
             return Code.FETCH_SESSION_ID_NOT_FOUND  # the client begins anew, and goes on without a session
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
@@ -139,6 +140,12 @@ class Sessions:
         # The one that was used last is the last to give way.
         self._sessions[session.id] = self._sessions.pop(session.id)
         return session
+
+    def _is_too_much(self, request: FetchRequest) -> bool:
+        more = sum(len(topic.partitions) for topic in request.topics)
+        if self._tally.partitions + more > MAX_PARTITIONS:
+            return True
+        return any(topic.name is not None and len(topic.name) > MAX_ENCODED for topic in request.topics)
 
     def close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

@@ -36,7 +36,7 @@ class Written(Pending):
     def __init__(self, connection: Connection, single: Single, partition: Partition, staged: Staged) -> None:
         self.connection, self._single, self._partition, self._staged = connection, single, partition, staged
         self.buffers = None
-        self.records_bytes = self.waiting = 0
+        self.ready_bytes = self.waiting = 0
 
     def flushed(self, failed: dict[Partition, HeadraceError] | None) -> None:
         log, staged = self._partition.log, self._staged
@@ -123,4 +123,4 @@ def widen(
     part = Part(index, start, stop)
     part.partition, part.staged, part.error = partition, staged, error
     pending.parts = [part]
-    pending.buffers, pending.records_bytes, pending.waiting = None, 0, 0
+    pending.buffers, pending.ready_bytes, pending.waiting = None, 0, 0

@@ -3,12 +3,14 @@ a megabyte that was just copied has driven our code out of the processor's cache
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.doors.kafka.answers import Answer
 from headrace.doors.kafka.api.fetch import READ_COMMITTED
 from headrace.errors import HeadraceError
 from headrace.log.reader import ReadResult
+from headrace.ports import Piece
 from headrace.wire.kafka.fetch_single import decode_single, encode_single
 from headrace.wire.kafka.header import FETCH, RequestHeader
 
@@ -38,15 +40,22 @@ def answer(connection: Connection, buffer: memoryview, end: int, header: Request
     most = min(max_bytes, partition_bytes, door.unsent.room(door.limits.fetch_max_bytes))
     if most <= 0:
         return None
-    try:
-        found = log.read(offset, most, at_least_one=True)
-    except HeadraceError:
+    span = log.span(offset, most) if connection.sends_spans() else None
+    if span is not None:
+        pieces: Sequence[Piece] = (span,)
+        size, next_offset = span.size, span.next_offset
+    else:
+        try:
+            found = log.read(offset, most, at_least_one=True)
+        except HeadraceError:
+            return None
+        if not isinstance(found, ReadResult) or not found.size:
+            return None
+        pieces, size, next_offset = found
+    if size < min_bytes:
         return None
-    if not isinstance(found, ReadResult) or not found.size or found.size < min_bytes:
-        return None
-    pieces, size, next_offset = found
     made = Answer()
-    made.records_bytes = size
+    made.ready_bytes = size
     made.buffers = encode_single(
         header.correlation_id,
         topic_id,

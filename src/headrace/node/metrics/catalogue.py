@@ -91,7 +91,10 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("headrace_log_sync_running", "gauge", "Group syncs under way."),
         Metric("headrace_log_recovery_seconds", "histogram", "Time to open a log, which is to recover it.", (), LONG),
         Metric(
-            "headrace_log_reads_total", "counter", "Reads by where they came from: memory, cache, disk.", ("source",)
+            "headrace_log_reads_total",
+            "counter",
+            "Reads by where they came from: memory, cache, span (the cache, sent by the kernel itself), disk.",
+            ("source",),
         ),
         Metric("headrace_log_deleted_segments_total", "counter", "Segments let go, by retention or by wish."),
         Metric("headrace_log_deleted_bytes_total", "counter", "Bytes of segments let go, by retention or by wish."),

@@ -163,6 +163,7 @@ def _logs(services: Services, sheet: Sheet) -> None:
     sheet.put("headrace_log_sync_running", services.sync.under_way)
     sheet.put("headrace_log_reads_total", metrics.memory_reads, "memory")
     sheet.put("headrace_log_reads_total", metrics.file_reads, "cache")
+    sheet.put("headrace_log_reads_total", metrics.unseen_reads, "span")
     sheet.put("headrace_log_reads_total", metrics.disk_reads, "disk")
     sheet.put("headrace_log_deleted_segments_total", metrics.deleted_segments)
     sheet.put("headrace_log_deleted_bytes_total", metrics.deleted_bytes)

@@ -19,6 +19,7 @@ PLACES = ("headrace.toml", "headrace.json", "config/broker.json", "/etc/headrace
 """Looked at in this order when none is named; the first that exists is read."""
 
 Path = tuple[str, ...]
+COARSE_UNIT = re.compile(r"\.(hours|minutes)$")  # of a second name that Kafka has for what it counts in ms
 MAX_FILE_BYTES = 1 << 20  # a hundred thousand settings; more is some other file
 _AT_LINE = r"\s*\(at line (\d+), column \d+\)$"
 
@@ -145,7 +146,7 @@ def canonical(key: str) -> str:
 def _unknown(key: str, raw: object) -> list[str]:
     if isinstance(raw, dict) and not _is_section(key):
         inside = [f"{key}.{name}" for name, _ in flat(raw)]
-        return [unknown(name) for name in inside if _by_other_name(name)] or [unknown(key, is_section=True)]
+        return [unknown(name) for name in inside if by_other_name(name)] or [unknown(key, is_section=True)]
     return [unknown(key)]
 
 
@@ -159,7 +160,7 @@ def unknown(key: str, is_section: bool = False) -> str:
         return f"[{key}] is not a section; " + (
             f"did you mean [{near}]?" if near else f"there are {', '.join(SECTIONS)}"
         )
-    near = _by_other_name(key) or nearest(key, BY_KEY)
+    near = by_other_name(key) or nearest(key, BY_KEY)
     hint = f"; did you mean {near} ({BY_KEY[near].kind.takes})?" if near else "; `headrace config show` lists them all"
     return f"{key} is not a setting{hint}"
 
@@ -168,7 +169,8 @@ def _is_section(key: str) -> bool:
     return any(known.startswith(f"{key}.") for known in BY_KEY)
 
 
-def _by_other_name(key: str) -> str | None:
-    """What Kafka calls it, its flag, or a topic setting that was put elsewhere."""
+def by_other_name(key: str) -> str | None:
+    """What Kafka calls it, in any unit (log.retention.hours), its flag, or a topic setting that was put elsewhere."""
     as_topics = TOPIC_DEFAULTS + key.removeprefix("topic.").removeprefix("topics.")
-    return next((s.key for s in BY_KEY.values() if key in (s.kafka_name, s.flag) or as_topics == s.key), None)
+    names = {key, COARSE_UNIT.sub(".ms", key)}
+    return next((s.key for s in BY_KEY.values() if names & {s.kafka_name, s.flag} or as_topics == s.key), None)

@@ -184,12 +184,13 @@ def file_path(
 
 
 def known(name: str) -> Setting[object] | None:
-    """By its key, flag or variable, or by a variable of another broker that sets it."""
-    from headrace.node.settings.file import canonical
+    """By its key, flag or variable, by a variable of another broker that sets it, by what Kafka calls it, or by the
+    bare name of a topic setting."""
+    from headrace.node.settings.file import by_other_name, canonical
 
     flag = name.removeprefix("--")
     found = BY_KEY.get(canonical(name)) or table.BY_FLAG.get(flag) or BY_VARIABLE.get(name)
-    return found or BY_KEY.get(foreign.BY_VARIABLE.get(name, ""))
+    return found or BY_KEY.get(foreign.BY_VARIABLE.get(name) or by_other_name(name) or "")
 
 
 def _problem(setting: Setting[object], origin: Origin, why: str) -> Problem:

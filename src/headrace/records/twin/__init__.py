@@ -5,7 +5,7 @@ from headrace.records.twin.checksum import crc32c
 from headrace.records.twin.columns import decode_columns, encode_columns, encode_partitioned
 from headrace.records.twin.compaction import OffsetMap
 from headrace.records.twin.partitions import key_partitions
-from headrace.records.twin.records import decode_records, encode_records
+from headrace.records.twin.records import decode_records, encode_records, survey
 from headrace.records.twin.room import room
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "room",
     "scan",
     "stamp_append_time",
+    "survey",
     "validate",
 ]

@@ -14,7 +14,7 @@ make a partition unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from headrace.errors import CorruptBatch, InvalidTimestamp
 from headrace.ports import Buffer
@@ -31,22 +31,52 @@ def decode_records(
     body: Buffer, count: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
 ) -> list[Record]:
     """The `count` records that `body` holds. With an append time, all have that one as their timestamp."""
+    return list(_each(body, count, base_offset, base_timestamp, append_time_ms))
+
+
+def survey(
+    body: Buffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time_ms: int | None,
+    from_offset: int,
+    timestamp_ms: int,
+) -> tuple[tuple[int, int] | None, int | None, int]:
+    """What there is to know of records without keeping any: of those from an offset on, (offset, time) of the first
+    that is not older than a time, and the largest time; of all, how many have no key."""
+    found: tuple[int, int] | None = None
+    largest: int | None = None
+    keyless = 0
+    for record in _each(body, count, base_offset, base_timestamp, append_time_ms):
+        keyless += record.key is None
+        if record.offset < from_offset:
+            continue
+        if largest is None or record.timestamp_ms > largest:
+            largest = record.timestamp_ms
+        if found is None and record.timestamp_ms >= timestamp_ms:
+            found = record.offset, record.timestamp_ms
+    return found, largest, keyless
+
+
+def _each(
+    body: Buffer, count: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
+) -> Iterator[Record]:
     _check(body, count, base_offset)
     data = bytes(body)
-    records: list[Record] = []
     at, end = 0, len(data)
     for index in range(count):
         try:
             length, at = varint.read(data, at, end)
             if not 0 <= length <= end - at:
                 raise CorruptBatch(f"a length of {length} where {end - at} bytes are left")
-            records.append(_decode(data, at, at + length, base_offset, base_timestamp, append_time_ms))
-            at += length
+            record = _decode(data, at, at + length, base_offset, base_timestamp, append_time_ms)
         except CorruptBatch as error:
             raise CorruptBatch(f"record {index}: {error}") from None
+        at += length
+        yield record
     if at != end:
         raise CorruptBatch(f"{end - at} bytes are left over after the last record")
-    return records
 
 
 def encode_records(records: Sequence[Record]) -> tuple[bytearray, int, int]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
 
+from headrace.spark.pipelines.quoting import quoted
 from headrace.spark.pipelines.settings import Archive, Deadletter, Settings
 from headrace.spark.pipelines.steps import time_column
 from headrace.spark.pipelines.store import STAGING, Plan, Store
@@ -49,7 +50,7 @@ class ArchiveWriter:
 
     def _write_good(self, batch: DataFrame, number: int) -> None:
         rows = batch.select(f"{GOOD}.*")
-        day = sf.to_date(time_column(rows, self._archive.time, "[archive]"))
+        day = sf.to_date(quoted(time_column(rows, self._archive.time, "[archive]")))
         rows = rows.withColumn(DATE, sf.coalesce(day, sf.lit(NO_DATE).cast("date")))
         if self._archive.format == "delta":
             self._write_delta(rows, number)

@@ -4,36 +4,41 @@ Decoded rows have the columns of their schema, and those of the record under nam
 not decode has a `_reason` (decoding.py): nothing is lost in silence.
 
 A replay comes in micro-batches of a few seconds each: one is a transaction, done wholly or again, and what is asked to
-stop finishes it first. Of an archive the least is a file: so many at a time as have about that many rows.
+stop finishes it first. Of an archive the least is a file, which is as far as Spark's sources of files can tell where
+they are: so many at a time as have about that many rows, and a warning where one alone takes long.
 """
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
+import logging
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
 
-from headrace.spark.errors import InvalidOption
+from headrace.spark.pipelines.archive import DATE
 from headrace.spark.pipelines.decoding import decoded, told
+from headrace.spark.pipelines.quoting import quoted
 from headrace.spark.pipelines.replayed import check_unmerged
-from headrace.spark.pipelines.settings import Replay, Settings, Source
+from headrace.spark.pipelines.settings import Replay, Rollup, Settings, Source
 from headrace.spark.pipelines.steps import time_column
+from headrace.spark.pipelines.store import INSIDE, Store
+from headrace.spark.pipelines.times import time_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+logger = logging.getLogger("headrace.spark")
+
 BATCH_S: Final = 5.0  # of a paced replay: a stop waits about so long, a kill costs no more
 BATCH_ROWS: Final = 1_000_000  # of one that is not: a few seconds' work
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+LONG_S: Final = 60.0  # a micro-batch that takes longer is worth a warning
 
 
 def rows_of(spark: SparkSession, settings: Settings) -> DataFrame:
     """A stream of rows; with a column `_reason` when some may be bad."""
     if isinstance(settings.beginning, Source):
-        return decoded(_topics(spark, settings, settings.beginning), settings, settings.beginning)
+        return decoded(_topics(spark, settings, settings.beginning), settings.beginning)
     return _replayed(spark, settings, settings.beginning)
 
 
@@ -49,8 +54,8 @@ def _topics(spark: SparkSession, settings: Settings, source: Source) -> DataFram
         reader = _from_time(reader, time_ms(source.start, "[source] start"))
     if source.max_rows:
         reader = reader.option("maxOffsetsPerTrigger", str(source.max_rows))
-    if settings.deadletter is not None:
-        reader = reader.option("includeHeaders", "true")  # what goes aside keeps its own
+    if source.format == "raw" or settings.deadletter is not None:
+        reader = reader.option("includeHeaders", "true")  # what stays a record, or goes aside, keeps its own
     if not source.fail_on_data_loss:
         reader = reader.option("failOnDataLoss", "false")
     return told(reader.option("group", source.group or settings.name), settings, source).load()
@@ -81,9 +86,20 @@ def _replayed(spark: SparkSession, settings: Settings, replay: Replay) -> DataFr
     for name, text in (("since", replay.since), ("until", replay.until)):
         if text:
             at = sf.timestamp_millis(sf.lit(time_ms(text, f"[replay] {name}")))
-            column = sf.col(time_column(frame, replay.time, "[replay]"))
+            column = sf.col(quoted(time_column(frame, replay.time, "[replay]")))
             frame = frame.where(column >= at if name == "since" else column < at)
     return frame
+
+
+def has_date_of_archive(spark: SparkSession, settings: Settings) -> bool:
+    """Whether the column `date` of rows is the one that an archive made for its folders, and nothing that came."""
+    replay = settings.beginning
+    if not isinstance(replay, Replay) or not replay.path or any(isinstance(step, Rollup) for step in settings.steps):
+        return False
+    if replay.format == "parquet":
+        return Store(spark, replay.path).exists(INSIDE)
+    (table,) = spark.sql(f"DESCRIBE DETAIL delta.`{replay.path}`").collect()
+    return bool(table["partitionColumns"] == [DATE])
 
 
 def batch_rows(replay: Replay) -> int:
@@ -93,14 +109,15 @@ def batch_rows(replay: Replay) -> int:
 
 def _files_of(archive: DataFrame, replay: Replay) -> int:
     """How many have about the rows of a micro-batch; files tell at their ends how many rows they have."""
-    rows, files = archive.count(), len(archive.inputFiles())
-    return max(1, batch_rows(replay) * files // max(1, rows))
-
-
-def time_ms(text: str, where: str) -> int:
-    """Of an ISO time; without a zone it is UTC, and a date is its first moment."""
-    try:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00") if not _DATE.fullmatch(text) else text)
-    except ValueError:
-        raise InvalidOption(f"{where} {text!r} is no time; 2026-01-31T12:00:00Z is") from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    each = archive.groupBy(sf.input_file_name()).agg(sf.count(sf.lit(1)).alias("rows"))
+    files, rows, most = each.agg(sf.count("rows"), sf.sum("rows"), sf.max("rows")).collect()[0]
+    if not files:
+        return 1
+    if replay.rate and most > replay.rate * LONG_S:
+        logger.warning(
+            "[replay] a file of %s has %s rows: at %g rows a second its micro-batch takes %s minutes. Its rows are seen"
+            " when all of them are written, and a run that is ended before writes them anew; an archive with a smaller"
+            " file_bytes has smaller files",
+            *(replay.path, f"{most:,}", replay.rate, f"{most / replay.rate / 60:,.0f}"),
+        )
+    return max(1, int(batch_rows(replay) * files // rows))

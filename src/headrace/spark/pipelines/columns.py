@@ -24,6 +24,7 @@ RECORD: Final[Columns] = {
     "offset": "bigint",
     "timestamp": "timestamp",
     "timestampType": "int",
+    "headers": "array",
 }
 BESIDE: Final[Columns] = {f"_{name}": RECORD[name] for name in ("key", "topic", "partition", "offset", "timestamp")}
 COMPUTED: Final = ""
@@ -61,7 +62,7 @@ def check(settings: Settings) -> None:
 def _beginning(settings: Settings) -> Columns | None:
     begin, aside = settings.beginning, BESIDE if settings.deadletter is not None else {}
     if isinstance(begin, Replay):
-        return {**RECORD, "headers": "array", **aside} if begin.topic else None
+        return {**RECORD, **aside} if begin.topic else None
     if begin.format == "raw":
         return {**RECORD, **aside}
     if begin.format == "text":

@@ -5,21 +5,51 @@ Bad rows of the same stream go to their own topic in the same transaction, so th
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BinaryType
+from pyspark.sql.types import BinaryType, TimestampType
 
+import headrace
+from headrace.errors import TopicExists, UnknownTopic
 from headrace.spark.errors import InvalidOption
 from headrace.spark.pipelines.decoding import HEADERS as OWN
 from headrace.spark.pipelines.decoding import RAW, REASON
-from headrace.spark.pipelines.settings import Deadletter, Rollup, Settings, Source, Target
+from headrace.spark.pipelines.quoting import quoted
+from headrace.spark.pipelines.settings import Deadletter, Replay, Rollup, Settings, Source, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 READ: Final = ("key", "value", "topic", "partition", "offset", "timestamp")  # the columns of an archive of records
+TIMES: Final = {  # as exact in JSON as Spark has them
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+FOR_EVER: Final = {"retention.ms": "-1"}
 HEADERS: Final = "array<struct<key:string,value:binary>>"
+
+
+def make_topics(settings: Settings) -> None:
+    """Those that rows go to, with the broker's own defaults: who reads there waits for the first row, however late it
+    comes, instead of being told that there is no such topic. What is replayed may be old, and keep its time: retention
+    must not take it before anybody saw it."""
+    made: dict[str, dict[str, str]] = {}
+    if settings.deadletter is not None:
+        made[settings.deadletter.topic] = {}
+    if isinstance(settings.end, Target):
+        made[settings.end.topic] = FOR_EVER if isinstance(settings.beginning, Replay) else {}
+    if not made:
+        return
+    with headrace.connect(settings.servers) as client:
+        for name, config in made.items():
+            try:
+                client.admin.topic(name)
+            except UnknownTopic:
+                with contextlib.suppress(TopicExists):  # since we looked
+                    client.admin.create_topic(name, config=config)
 
 
 def are_records(frame: DataFrame, settings: Settings) -> bool:
@@ -30,27 +60,33 @@ def are_records(frame: DataFrame, settings: Settings) -> bool:
     if isinstance(begin, Source):
         return begin.format == "raw"
     kinds = {field.name: field.dataType for field in frame.schema}
-    return bool(begin.topic) or (kinds.keys() >= set(READ) and kinds["key"] == kinds["value"] == BinaryType())
+    if begin.topic:
+        return True
+    are_bytes = kinds.keys() >= set(READ) and kinds["key"] == kinds["value"] == BinaryType()
+    return are_bytes and kinds["timestamp"] == TimestampType()
 
 
-def records_of(frame: DataFrame, target: Target, *, as_they_came: bool) -> DataFrame:
-    """As the sink takes them: key, value, headers, topic."""
+def records_of(frame: DataFrame, target: Target, *, as_they_came: bool, left_out: Collection[str] = ()) -> DataFrame:
+    """As the sink takes them. What came as a record keeps its headers and its time; a row that was decoded is written
+    as a new one."""
     frame = frame.drop(RAW, REASON)
     if target.key and target.key not in frame.columns:
         raise InvalidOption(f"[target] key: there is no column {target.key!r}; there are {', '.join(frame.columns)}")
     if as_they_came:
-        key, value = sf.col(target.key or "key").cast("binary"), sf.col("value").cast("binary")
-        headers = sf.col("headers") if "headers" in frame.columns else sf.lit(None)
+        key, value = sf.col(quoted(target.key or "key")).cast("binary"), sf.col("value").cast("binary")
+        headers = sf.col("headers") if "headers" in frame.columns else sf.lit(None)  # of archives that have none
+        at = sf.col("timestamp")
     else:
-        own = [name for name in frame.columns if not name.startswith("_")]
-        value = sf.to_json(sf.struct(*own)).cast("binary")
+        own = [name for name in frame.columns if not name.startswith("_") and name not in left_out]
+        value = sf.to_json(sf.struct(*map(quoted, own)), TIMES).cast("binary")
         kept = sf.col("_key") if "_key" in frame.columns else sf.lit(None)
-        key = (sf.col(target.key) if target.key else kept).cast("string").cast("binary") if target.key else kept
-        key, headers = key.cast("binary"), sf.lit(None)
+        key = (sf.col(quoted(target.key)) if target.key else kept).cast("string").cast("binary") if target.key else kept
+        key, headers, at = key.cast("binary"), sf.lit(None), sf.lit(None)
     return frame.select(
         key.alias("key"),
         value.alias("value"),
         headers.cast(HEADERS).alias("headers"),
+        at.cast("timestamp").alias("timestamp"),
         sf.lit(target.topic).alias("topic"),
     )
 
@@ -70,5 +106,6 @@ def bad_records(frame: DataFrame, deadletter: Deadletter) -> DataFrame:
         sf.col("_key").alias("key"),
         sf.col(RAW).alias("value"),
         sf.concat(own, headers.cast(HEADERS)).alias("headers"),
+        sf.lit(None).cast("timestamp").alias("timestamp"),
         sf.lit(deadletter.topic).alias("topic"),
     )

@@ -1,5 +1,6 @@
 """How an archive's columns may change: new ones come, old ones may stay away, and each keeps its type. A type that
-changed would leave files that nobody can read together, so it is refused before anything is written.
+changed would leave files that nobody can read together, so it is refused before anything is written; so is a name that
+differs from another in case alone, since Spark takes the two for one.
 
 A Parquet archive remembers its columns in a file of its own: to ask every file for them takes the longer, the more
 there are.
@@ -31,8 +32,8 @@ def check_columns(spark: SparkSession, archive: Archive, schema: StructType) -> 
     if clash is not None:
         name, old, new = clash
         raise InvalidOption(
-            f"[archive] column {name!r} is {old} in {archive.path} and would be {new}: a column keeps its type;"
-            " give it another name, or the archive another path"
+            f"[archive] column {name!r} is {old} in {archive.path} and would be {new}: a column keeps its type, and the"
+            " case of its name; give it another name, or the archive another path"
         )
     whole = _merged(known, schema)
     if archive.format == "parquet" and whole != known:
@@ -52,13 +53,17 @@ def _delta(spark: SparkSession, archive: Archive, store: Store) -> StructType:
 
 
 def _clash(old: DataType, new: DataType, where: str) -> tuple[str, str, str] | None:
-    """The first column whose types differ, and both."""
+    """The first column whose types differ, or the case of whose names does, and both."""
     if isinstance(old, StructType) and isinstance(new, StructType):
+        alike = {name.lower(): name for name in old.names}
         for field in new.fields:
+            place = f"{where}.{field.name}".lstrip(".")
             if field.name in old.names:
-                found = _clash(old[field.name].dataType, field.dataType, f"{where}.{field.name}".lstrip("."))
+                found = _clash(old[field.name].dataType, field.dataType, place)
                 if found is not None:
                     return found
+            elif field.name.lower() in alike:
+                return place, repr(alike[field.name.lower()]), repr(field.name)
         return None
     if isinstance(old, ArrayType) and isinstance(new, ArrayType):
         return _clash(old.elementType, new.elementType, f"{where}[]")

@@ -13,13 +13,15 @@ from pyspark.errors import ParseException
 from pyspark.sql import functions as sf
 
 from headrace.spark.errors import InvalidOption
-from headrace.spark.pipelines import late, steps
+from headrace.spark.pipelines import late, steps, waits
 from headrace.spark.pipelines.archive import BAD, DATE, GOOD, ArchiveWriter
-from headrace.spark.pipelines.beginnings import rows_of
+from headrace.spark.pipelines.beginnings import has_date_of_archive, rows_of
 from headrace.spark.pipelines.decoding import HEADERS, RAW, REASON, RECORD
-from headrace.spark.pipelines.ends import are_records, bad_records, records_of
+from headrace.spark.pipelines.ends import are_records, bad_records, make_topics, records_of
 from headrace.spark.pipelines.evolution import check_columns
+from headrace.spark.pipelines.quoting import quoted, spelt_out
 from headrace.spark.pipelines.settings import (
+    AVAILABLE_NOW,
     ELSEWHERE,
     Archive,
     Deadletter,
@@ -29,10 +31,9 @@ from headrace.spark.pipelines.settings import (
     Rollup,
     Settings,
     Source,
-    interval,
-    seconds,
 )
 from headrace.spark.pipelines.store import Store
+from headrace.spark.pipelines.times import interval
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,8 @@ PACE_S: Final = 0.1  # a paced stream waits in steps of about this length
 
 def start(spark: SparkSession, settings: Settings) -> StreamingQuery:
     writer = _writer(spark, settings).queryName(settings.name).option("checkpointLocation", settings.checkpoint)
-    if settings.trigger == "available-now":
+    make_topics(settings)
+    if settings.trigger == AVAILABLE_NOW:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=interval(settings.trigger)).start()
 
@@ -79,12 +81,13 @@ def _writer(spark: SparkSession, settings: Settings) -> DataStreamWriter:
         if end.format == "parquet":  # Delta's log lets several write
             Store(spark, end.path).claim(settings.name)
         check_columns(spark, end, good.schema)
-        envelope = good.select(sf.struct(*good.columns).alias(GOOD))
+        envelope = good.select(sf.struct(*map(quoted, good.columns)).alias(GOOD))
         if bad is not None:
             envelope = envelope.unionByName(bad.select(sf.struct(*bad.columns).alias(BAD)), allowMissingColumns=True)
         writer = ArchiveWriter(end, settings, aside)
         return envelope.writeStream.outputMode("append").foreachBatch(writer.write)
-    records = records_of(good, end, as_they_came=are_records(good, settings))
+    left_out = (DATE,) if has_date_of_archive(spark, settings) else ()
+    records = records_of(good, end, as_they_came=are_records(good, settings), left_out=left_out)
     if bad is not None:
         records = records.unionByName(bad)
     return records.writeStream.outputMode("append").format("headrace").option("servers", settings.servers)
@@ -100,7 +103,7 @@ def frames(spark: SparkSession, settings: Settings) -> tuple[DataFrame, DataFram
         rows = rows.where(sf.col(REASON).isNull()).drop(REASON, RAW, HEADERS)
     else:
         for column, why in timeless.items():
-            rows = rows.withColumn(column, sf.coalesce(column, _stopped(rows, sf.lit(why)).cast("timestamp")))
+            rows = rows.withColumn(column, sf.coalesce(quoted(column), _stopped(rows, sf.lit(why)).cast("timestamp")))
         if REASON in rows.columns:
             is_good = sf.col(REASON).isNull() | _stopped(rows, sf.col(REASON)).cast("boolean")
             rows = rows.where(is_good).drop(REASON, RAW)
@@ -130,16 +133,14 @@ def _timeless(rows: DataFrame, settings: Settings) -> dict[str, str]:
 
 
 def _watermarked(rows: DataFrame, settings: Settings) -> DataFrame:
-    """Steps that go by the same time share its watermark: the longest that one of them waits."""
-    waits: dict[str, list[str]] = {}
-    for step in settings.steps:
-        if not isinstance(step, Deadletter):
-            wait = step.within if isinstance(step, Dedup) else step.late
-            column = step.time or steps.time_column(rows, "", f"[{type(step).__name__.lower()}]")
-            waits.setdefault(column, []).append(interval(wait))
-    for column, lates in waits.items():
-        if len(lates) > 1:
-            rows = rows.withWatermark(steps.time_column(rows, column, "[steps]"), max(lates, key=seconds))
+    """Steps that go by the same time share its watermark (waits.py); one that goes by a time alone sets it itself."""
+
+    def column(step: waits.Waiting) -> str:
+        return step.time or steps.time_column(rows, "", f"[{type(step).__name__.lower()}]")
+
+    for name, (longest, *_) in waits.sharing(settings, column).items():
+        column_name = quoted(steps.time_column(rows, name, "[steps]"))
+        rows = rows.withWatermark(column_name, interval(waits.wait_of(longest)))
     return rows
 
 
@@ -172,7 +173,7 @@ def judged(rows: DataFrame, aside: Deadletter, timeless: Mapping[str, str]) -> D
             raise InvalidOption(f"[deadletter] checks: {condition!r} is no condition: {said}") from None
         why = sf.when(why.isNotNull(), why).when(~fulfilled, sf.lit(reason))
     for column, reason in timeless.items():
-        why = sf.when(why.isNotNull(), why).when(sf.col(column).isNull(), sf.lit(reason))
+        why = sf.when(why.isNotNull(), why).when(sf.col(quoted(column)).isNull(), sf.lit(reason))
     with _no_errors(rows.sparkSession):
         return rows.withColumn(REASON, why)
 
@@ -198,9 +199,7 @@ def _stopped(rows: DataFrame, why: Column) -> Column:
 
 def paced(rows: DataFrame, rate: float) -> DataFrame:
     """So many rows a second, over all, in their order: by one task that waits."""
-    if rate <= 0:
-        raise InvalidOption("[replay] rate is a number of rows a second")
-    schema = rows.schema
+    plain = rows.toDF(*map(spelt_out, rows.columns))
 
     def wait(tables: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         began, done = time.monotonic(), 0
@@ -212,4 +211,4 @@ def paced(rows: DataFrame, rate: float) -> DataFrame:
                 done += part.num_rows
                 time.sleep(max(0.0, began + done / rate - time.monotonic()))
 
-    return rows.coalesce(1).mapInArrow(wait, schema)
+    return plain.coalesce(1).mapInArrow(wait, plain.schema).toDF(*rows.columns)

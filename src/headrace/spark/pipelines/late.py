@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
-from headrace.spark.pipelines.settings import Rollup, interval, seconds
+from headrace.spark.pipelines.quoting import quoted
+from headrace.spark.pipelines.settings import Rollup
+from headrace.spark.pipelines.times import interval, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +33,7 @@ def observed(rows: DataFrame, column: str, step: Rollup) -> DataFrame:
     """The same rows; each micro-batch tells how many come for each window, by the end of their first one."""
     length = _micros(step.window)
     slide = _micros(step.slide) if step.slide else length
-    since = sf.unix_micros(column) - sf.lit(length)
+    since = sf.unix_micros(quoted(column)) - sf.lit(length)
     end = since - sf.pmod(since, sf.lit(slide)) + sf.lit(slide + length)
     counts = sf.call_function("approx_top_k", end, sf.lit(WINDOWS), sf.lit(4 * WINDOWS))  # exact up to so many
     return rows.observe(METRIC, sf.count(end).alias("rows"), counts.alias("windows"))

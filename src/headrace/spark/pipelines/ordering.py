@@ -9,7 +9,7 @@ the next run has a column more, rows that waited have null there, and what it do
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,8 +30,9 @@ Held = tuple[int, int, bytes]  # time, number among the rows of this key, the ro
 
 
 class Reorder(StatefulProcessor):
-    def __init__(self, time: str, names: Sequence[str]) -> None:
-        self._time, self._names = time, [*names]
+    def __init__(self, time: str, names: Mapping[str, str]) -> None:
+        """`names`: of the columns that it is given and gives, and under which each is kept."""
+        self._time, self._names = time, {**names}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -48,7 +49,7 @@ class Reorder(StatefulProcessor):
         found = self._count.get()
         count = found[0] if found else 0
         for row in rows:
-            whole = {name: row[name] for name in self._names}
+            whole = {kept: row[name] for name, kept in self._names.items()}
             held.append((_micros(row[self._time]), count, pickle.dumps(whole, protocol=pickle.HIGHEST_PROTOCOL)))
             count += 1
         self._count.update((count,))
@@ -84,8 +85,8 @@ class Reorder(StatefulProcessor):
         else:
             self._held.clear()
         for _, _, raw in held[:due]:
-            kept = pickle.loads(raw)  # noqa: S301 (our own state)
-            yield Row(**{name: kept.get(name) for name in self._names})
+            row = pickle.loads(raw)  # noqa: S301 (our own state)
+            yield Row(**{name: row.get(kept) for name, kept in self._names.items()})
 
 
 def _micros(at: datetime | None) -> int:

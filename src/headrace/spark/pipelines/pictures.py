@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from headrace.spark.pipelines.progress import Progress
+    from headrace.spark.pipelines.progress import History, Progress
 
 PICTURE, PAGE = "report.png", "report.html"
 PLOTS: Final[tuple[tuple[str, Callable[[Progress], float]], ...]] = (
@@ -23,9 +23,10 @@ POINTS: Final = 1000  # of one line: more would not be seen
 WIDTH, HEIGHT, EDGE = 460, 150, 20  # of a plot
 
 
-def draw(name: str, seen: Sequence[Progress], home: Path, error: str | None = None) -> list[Path]:
+def draw(name: str, history: History, home: Path, error: str | None = None) -> list[Path]:
     """The page, and the picture where there is what draws it (`headrace[plot]`)."""
-    (home / PAGE).write_text(page(name, seen, error), encoding="utf-8")
+    seen = history.seen
+    (home / PAGE).write_text(page(name, history, error), encoding="utf-8")
     try:
         import matplotlib
     except ImportError:
@@ -46,7 +47,8 @@ def draw(name: str, seen: Sequence[Progress], home: Path, error: str | None = No
     return [home / PAGE, home / PICTURE]
 
 
-def page(name: str, seen: Sequence[Progress], error: str | None = None) -> str:
+def page(name: str, history: History, error: str | None = None) -> str:
+    seen = history.seen
     head = ("batch", "began", "rows", "seconds", "rows/s", "lag", "state rows", "late")
     rows = "\n".join(
         "<tr>"
@@ -60,14 +62,13 @@ def page(name: str, seen: Sequence[Progress], error: str | None = None) -> str:
         + "</tr>"
         for one in reversed(seen[-SHOWN:])
     )  # fmt: skip
-    total = sum(one.rows for one in seen)
     failed = f"<p><strong>It failed: {html.escape(error)}</strong></p>" if error else ""
     plots = "\n".join(plot(title, seen, value) for title, value in PLOTS) if seen else ""
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(name)}</title>"
         "<style>body{font:15px system-ui;margin:2em;max-width:70em}td,th{padding:2px 10px;text-align:right}"
         "svg{margin:0 1em 1em 0}svg text{font-size:11px}</style>"
-        f"<h1>{html.escape(name)}</h1>{failed}<p>{total:,} rows in {len(seen):,} batches.</p>\n"
+        f"<h1>{html.escape(name)}</h1>{failed}<p>{history.rows:,} rows in {history.batches:,} batches.</p>\n"
         f"<div>{plots}</div>"
         f"<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>\n{rows}</table></html>\n"
     )

@@ -1,32 +1,61 @@
 """What can be known wrong before Spark is started, which takes seconds and many words: that it runs already, that no
-broker answers, that there is no such topic, archive or column."""
+broker answers, and no master of the cluster, that there is no such topic, archive or column."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Final
 
 from headrace.errors import UnknownTopic
-from headrace.spark.errors import InvalidOption
+from headrace.spark.errors import InvalidOption, SparkDidNotStart
 from headrace.spark.pipelines import columns
-from headrace.spark.pipelines.run import PipelineRuns, state_of
-from headrace.spark.pipelines.settings import ELSEWHERE, Archive, Replay, Settings
+from headrace.spark.pipelines.exclusive import PipelineRuns
+from headrace.spark.pipelines.run import state_of
+from headrace.spark.pipelines.settings import ELSEWHERE, Archive, Replay, Settings, Target
 
 CLIENT_ID: Final = "headrace-pipeline"
 TIMEOUT_S: Final = 10.0  # of the broker's answer: a run wants one that is there
+MASTER_TIMEOUT_S: Final = 5.0  # of each master's; Spark itself would try for a minute
+STANDALONE: Final = "spark://"
+AT_LEAST_ONCE: Final = (
+    "{} is not a Headrace, and keeps no ledger: rows are written to its topics at least once, and a run that is cut"
+    " off may write some twice"
+)
 
 
-def check_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
+def check_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> list[str]:
+    """Gives sentences of what is no error, and worth knowing before."""
     columns.check(settings)
     state = state_of(settings.home)
     if state is not None and state.is_running:
-        raise PipelineRuns(f"{settings.name} runs already, as process {state.pid}; `headrace pipeline stop` ends it")
+        raise PipelineRuns(
+            f"{settings.name} runs already, as process {state.pid}; `headrace pipeline stop FILE` ends it"
+        )
     begin = settings.beginning
     if isinstance(begin, Replay) and begin.path:
         _check_folder(begin.path)
     if isinstance(begin, Replay) and begin.path and isinstance(settings.end, Archive) and settings.deadletter is None:
-        return  # from files to files
-    _check_broker(settings, [name.strip() for name in begin.topic.split(",") if name.strip()], timeout_s)
+        return []  # from files to files
+    return _check_broker(settings, [name.strip() for name in begin.topic.split(",") if name.strip()], timeout_s)
+
+
+def check_master(master: str) -> None:
+    """That one of a standalone cluster's masters is there; which of them leads is Spark's to find out."""
+    if not master.startswith(STANDALONE):
+        return
+    whys = []
+    for address in master.removeprefix(STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        if not (host and port.isdecimal()):
+            return  # Spark has its own words for it
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), MASTER_TIMEOUT_S).close()
+        except (OSError, OverflowError) as error:
+            whys.append(f"{address}: {getattr(error, 'strerror', None) or error}".lower())
+        else:
+            return
+    raise SparkDidNotStart(f"no master of a Spark cluster answers at {master} ({'; '.join(whys)})")
 
 
 def _check_folder(path: str) -> None:
@@ -34,7 +63,7 @@ def _check_folder(path: str) -> None:
         raise InvalidOption(f"[replay] path {path!r}: there is no such folder")
 
 
-def _check_broker(settings: Settings, topics: list[str], timeout_s: float) -> None:
+def _check_broker(settings: Settings, topics: list[str], timeout_s: float) -> list[str]:
     import headrace
     from headrace.client.addresses import parse
 
@@ -50,3 +79,5 @@ def _check_broker(settings: Settings, topics: list[str], timeout_s: float) -> No
                 client.admin.topic(name)
             except UnknownTopic:
                 raise UnknownTopic(f"there is no topic {name!r} at {settings.servers}") from None
+        writes = isinstance(settings.end, Target) or settings.deadletter is not None
+        return [AT_LEAST_ONCE.format(settings.servers)] if writes and not client.admin.has_sinks() else []

@@ -1,7 +1,7 @@
 """A run's progress: one value for each micro-batch, as a line for people and as JSON lines in the pipeline's folder.
 
-A pipeline may go on for ever, so the file does not grow for ever: the older half is left out when it is too large. What
-a run has done in all is counted, not kept.
+A pipeline may go on for ever, so the file does not grow for ever: the older half is left out when it is too large, and
+its first line then says how much that was. What a run has done in all is counted, not kept.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from pyspark.sql.streaming.listener import (
@@ -20,7 +20,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from headrace.spark.offsets import OURS
 from headrace.spark.pipelines import late
+
+T = TypeVar("T")
 
 PROGRESS: Final = "progress.jsonl"
 FILE_BYTES: Final = 8 << 20  # about 40,000 micro-batches: more than a picture shows
@@ -39,6 +42,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: int
     late: int  # rows that came after the watermark, left out (late.py: what that is of a rollup)
     watermark: str | None
+    lost: Sequence[str] = ()  # what the log had lost before it was read; in a file, what was not told before
+    windows: int = 0  # rows of a rollup whose windows are open
 
     @property
     def line(self) -> str:
@@ -51,6 +56,28 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
             f"batch {self.batch}: {self.rows:,} rows in {self.seconds:.1f} s ({self.rows_per_s:,.0f}/s)"
             f"{lag}{state}{left_out}"
         )
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """Of the micro-batches whose lines are no more in the file."""
+
+    batches_before: int
+    rows_before: int
+
+
+class History(msgspec.Struct, frozen=True):
+    """All that is known of the micro-batches of a pipeline; of old ones only how many they were."""
+
+    seen: list[Progress]
+    left_out: LeftOut = LeftOut(0, 0)
+
+    @property
+    def batches(self) -> int:
+        return self.left_out.batches_before + len(self.seen)
+
+    @property
+    def rows(self) -> int:
+        return self.left_out.rows_before + sum(one.rows for one in self.seen)
 
 
 def progress_of(told: Mapping[str, Any], watermark_ms: Callable[[int], int] = lambda _: 0) -> Progress:
@@ -70,6 +97,8 @@ def progress_of(told: Mapping[str, Any], watermark_ms: Callable[[int], int] = la
         state_bytes=sum(state.get("memoryUsedBytes", 0) for state in states),
         late=_late(told, states, watermark_ms),
         watermark=(told.get("eventTime") or {}).get("watermark"),
+        lost=[words for source in told.get("sources", []) for words in _lost(source.get("latestOffset"))],
+        windows=sum(state.get("numRowsTotal", 0) for state in states if state.get("operatorName") == late.OPERATOR),
     )
 
 
@@ -105,19 +134,21 @@ def _offsets(found: Any) -> dict[tuple[str, str], int] | None:
         return None
 
 
+def _lost(latest: Any) -> Sequence[str]:
+    """None by another source than ours."""
+    ours = latest.get(OURS) if isinstance(latest, Mapping) else None
+    return ours.get("lost", ()) if isinstance(ours, Mapping) else ()
+
+
 class Recorder(StreamingQueryListener):
     """Hears of every query of the session: writes down the micro-batches of the one of its name, says and counts
     them."""
 
-    def __init__(
-        self,
-        home: Path,
-        name: str,
-        say: Callable[[str], None],
-        watermark_ms: Callable[[int], int] = lambda _: 0,
-    ) -> None:
-        self._file, self._name, self._say, self._watermark_ms = home / PROGRESS, name, say, watermark_ms
+    def __init__(self, home: Path, name: str, say: Callable[[str], None]) -> None:
+        self._file, self._name, self._say = home / PROGRESS, name, say
+        self.watermark_ms: Callable[[int], int] = lambda _: 0  # of the batch of that number; its checkpoint knows
         self.batches = self.rows = self.late = 0
+        self._told: set[str] = set()  # of what was lost
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's names)
         pass
@@ -131,10 +162,14 @@ class Recorder(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         if event.progress.name != self._name:
             return
-        progress = progress_of(json.loads(event.progress.json), self._watermark_ms)
+        progress = progress_of(json.loads(event.progress.json), self.watermark_ms)
         self.batches, self.rows, self.late = self.batches + 1, self.rows + progress.rows, self.late + progress.late
+        progress = msgspec.structs.replace(progress, lost=[words for words in progress.lost if words not in self._told])
+        self._told.update(progress.lost)
         append(self._file, msgspec.json.encode(progress))
         self._say(progress.line)
+        for words in progress.lost:
+            self._say(f"lost: {words}")
 
 
 def append(path: Path, line: bytes, limit: int = FILE_BYTES) -> None:
@@ -143,21 +178,36 @@ def append(path: Path, line: bytes, limit: int = FILE_BYTES) -> None:
         file.write(line + b"\n")
         size = file.tell()
     if size > limit:
+        whole = path.read_bytes()
+        newer = whole[size // 2 :].partition(b"\n")[2]
+        older = _history(whole[: len(whole) - len(newer)])
         fresh = path.with_name(f"{path.name}.new")
-        fresh.write_bytes(path.read_bytes()[size // 2 :].partition(b"\n")[2])
+        fresh.write_bytes(msgspec.json.encode(LeftOut(older.batches, older.rows)) + b"\n" + newer)
         fresh.replace(path)
 
 
 def recorded(home: Path) -> list[Progress]:
-    """All that is written down; a torn last line is left out."""
+    """All that is written down."""
+    return history(home).seen
+
+
+def history(home: Path) -> History:
     try:
-        lines = (home / PROGRESS).read_bytes().splitlines()
+        return _history((home / PROGRESS).read_bytes())
     except FileNotFoundError:
-        return []
-    found = []
-    for line in lines:
-        try:
-            found.append(msgspec.json.decode(line, type=Progress))
-        except msgspec.DecodeError:
-            continue
-    return found
+        return _history(b"")
+
+
+def _history(text: bytes) -> History:
+    """A torn last line is left out."""
+    first, *others = text.splitlines() or [b""]
+    before = _decoded(first, LeftOut)
+    seen = [one for line in (first, *others) if (one := _decoded(line, Progress)) is not None]
+    return History(seen) if before is None else History(seen, before)
+
+
+def _decoded(line: bytes, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.DecodeError:
+        return None

@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from headrace.errors import HeadraceError
-from headrace.spark.pipelines.settings import Settings
+from headrace.spark import loss
+from headrace.spark.pipelines.causes import cause_of
+from headrace.spark.pipelines.exclusive import exclusive, is_locked
+from headrace.spark.pipelines.session import even_without_java
+from headrace.spark.pipelines.settings import AVAILABLE_NOW, Order, Settings, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from headrace.spark.pipelines.progress import Recorder
+    from headrace.spark.pipelines.store import Store
 
-RUN, STOP, LOCK = "run.json", "stop", "lock"
-TRACEBACK: Final = "Traceback (most recent call last):"
-OURS: Final = re.compile(r"\bheadrace[\w.]*\.[A-Z]\w*: ")  # an error of ours comes without a traceback
+RUN, STOP = "run.json", "stop"
+DONE, STOPPED, FAILED = "done", "stopped", "failed"
 LOOK_S: Final = 1  # how often a stop is looked for
 BATCH_LOOK_S: Final = 0.1  # how often the end of a micro-batch is
 BATCH_LIMIT_S: Final = 600.0  # a micro-batch that hangs must not keep it from stopping
@@ -38,10 +42,6 @@ class PipelineFailed(HeadraceError):
     """The query ended with an error; the text is its cause, and `report` what it had done by then."""
 
     report: Report | None = None
-
-
-class PipelineRuns(HeadraceError):
-    """Another process runs it."""
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,13 +65,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     late: int
     rows_per_s: float
+    waiting: str | None = None  # what was read, and waits for later times; of a run before this one, too
+    is_read_twice: bool = False  # so that `rows` has each of them twice
 
     @property
     def line(self) -> str:
+        twice = " (each is read twice and counted so, for [deadletter])" if self.is_read_twice else ""
         late = f", {self.late:,} late rows left out" if self.late else ""
+        waiting = f"; {self.waiting} wait for later times" if self.waiting else ""
         return (
-            f"{self.name}: {self.state} after {self.seconds:.1f} s; {self.rows:,} rows in {self.batches} "
-            f"batch{'' if self.batches == 1 else 'es'} ({self.rows_per_s:,.0f} rows/s){late}"
+            f"{self.name}: {self.state} after {self.seconds:.1f} s; {self.rows:,} rows{twice} in {self.batches} "
+            f"batch{'' if self.batches == 1 else 'es'} ({self.rows_per_s:,.0f} rows/s){late}{waiting}"
         )
 
 
@@ -82,68 +86,120 @@ def run(
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Until the query ends, or somebody stops it: by `is_stopped`, or from another process."""
-    from py4j.protocol import Py4JError
+    return run_in(contextlib.nullcontext(spark), settings, say, is_stopped)
+
+
+def run_in(
+    session: AbstractContextManager[SparkSession],
+    settings: Settings,
+    say: Callable[[str], None] = print,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Report:
+    """In a session that begins when the pipeline's folder is this run's alone, and ends before it is not any more."""
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from headrace.spark.pipelines import late
-    from headrace.spark.pipelines.flow import placed, start
     from headrace.spark.pipelines.progress import Recorder
-    from headrace.spark.pipelines.store import Store
 
     home = settings.home
     home.mkdir(parents=True, exist_ok=True)
-    with _Exclusive(home, settings.name):
+    with exclusive(home, settings.name):
         (home / STOP).unlink(missing_ok=True)
-        began = time.time()
-        state = RunState(name=settings.name, pid=os.getpid(), state="running", began=began)
+        state = RunState(name=settings.name, pid=os.getpid(), state="running", began=time.time())
         _write(home, state)
-        checkpoint = Store(spark, placed(spark, settings).checkpoint)
-        recorder = Recorder(home, settings.name, say, lambda batch: late.watermark_ms(checkpoint, batch))
-        ended, why, failed = "failed", None, None
-        spark.streams.addListener(recorder)
+        recorder = Recorder(home, settings.name, say)
+        ended, why, failed, took = FAILED, None, None, 0.0
         try:
-            query = start(spark, placed(spark, settings))
-            try:
-                while not _ended(query):
-                    if is_stopped() or (home / STOP).exists():
-                        _stop(query)
-                        ended = "stopped"
-                        break
-                else:
-                    ended = "done"
-            except BaseException:
-                with _even_without_java():
-                    query.stop()
-                raise
-        except PySparkException as error:
-            failed = PipelineFailed(why := cause_of(error))
-            raise failed from error
+            with session as spark:
+                began = time.monotonic()
+                try:
+                    ended = _heard(spark, settings, recorder, lambda: is_stopped() or (home / STOP).exists())
+                except (
+                    PySparkException,
+                    Py4JJavaError,
+                ) as error:  # their words are Java's, which ends with the session
+                    raise PipelineFailed(_in_its_words(cause_of(error), settings)) from error
+                finally:
+                    took = time.monotonic() - began
+        except PipelineFailed as error:
+            failed, why = error, str(error)
+            raise
         except (Py4JError, ConnectionError) as error:
             failed = PipelineFailed(why := f"Spark's Java process does not answer any more: {cause_of(error)}")
             raise failed from error
+        except KeyboardInterrupt:  # who does not wait, for Spark or the micro-batch, stops it all the same
+            ended = STOPPED
+            raise
         except BaseException as error:
             why = str(error) or type(error).__name__
             raise
         finally:
-            with _even_without_java():
-                _drain(spark)
-                spark.streams.removeListener(recorder)
             (home / STOP).unlink(missing_ok=True)
-            took = time.time() - began
-            _write(home, msgspec.structs.replace(state, state=ended, ended=began + took, error=why))
+            _write(home, msgspec.structs.replace(state, state=ended, ended=time.time(), error=why))
             if failed is not None:
-                failed.report = _report(settings.name, ended, took, recorder)
-        return _report(settings.name, ended, took, recorder)
+                failed.report = _report(settings, ended, took, recorder)
+        return _report(settings, ended, took, recorder)
 
 
-@contextlib.contextmanager
-def _even_without_java() -> Iterator[None]:
-    """What tidies up must not hide why it does: that Java is gone is known by then, or does not matter any more."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+def _in_its_words(cause: str, settings: Settings) -> str:
+    """Advice in the names of a pipeline's file, where the cause has those of Spark's options."""
+    if loss.ADVICE not in cause:
+        return cause
+    told = cause.replace(f"; {loss.ADVICE}", "")
+    anew = f"to begin anew where `start` says, remove {settings.home} (what it has written stays)"
+    if isinstance(settings.beginning, Source):
+        return f"{told}; `fail_on_data_loss = false` in [source] goes on without what is lost; {anew}"
+    return f"{told}; {anew}"
 
-    with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
-        yield
+
+def _heard(spark: SparkSession, settings: Settings, recorder: Recorder, is_stopped: Callable[[], bool]) -> str:
+    """With the recorder told of every micro-batch; how it ended."""
+    from headrace.spark.pipelines import late
+    from headrace.spark.pipelines.flow import placed
+    from headrace.spark.pipelines.store import Store
+
+    if is_stopped():  # while Spark was being started
+        return STOPPED
+    whole = placed(spark, settings)
+    checkpoint = Store(spark, whole.checkpoint)
+    recorder.watermark_ms = lambda batch: late.watermark_ms(checkpoint, batch)
+    spark.streams.addListener(recorder)
+    try:
+        return _work(spark, whole, checkpoint, is_stopped)
+    finally:
+        with even_without_java():
+            _drain(spark)
+        with even_without_java():
+            spark.streams.removeListener(recorder)
+
+
+def _work(spark: SparkSession, settings: Settings, checkpoint: Store, is_stopped: Callable[[], bool]) -> str:
+    """How it ended: done or stopped. What the run before owes comes first, after the rows that are there (owed.py)."""
+    from headrace.spark.pipelines import owed
+    from headrace.spark.pipelines.flow import start
+
+    if owed.is_owed(spark, checkpoint):
+        ended = _follow(start(spark, msgspec.structs.replace(settings, trigger=AVAILABLE_NOW)), is_stopped)
+        if ended == STOPPED:
+            return ended
+        if owed.is_owed(spark, checkpoint):
+            owed.plan(checkpoint)
+        elif settings.trigger == AVAILABLE_NOW:
+            return ended
+    return _follow(start(spark, settings), is_stopped)
+
+
+def _follow(query: StreamingQuery, is_stopped: Callable[[], bool]) -> str:
+    try:
+        while not _ended(query):
+            if is_stopped():
+                _stop(query)
+                return STOPPED
+    except BaseException:
+        with even_without_java():
+            query.stop()
+        raise
+    return DONE
 
 
 def _ended(query: StreamingQuery) -> bool:
@@ -194,47 +250,36 @@ def state_of(home: Path) -> RunState | None:
         found = msgspec.json.decode((home / RUN).read_bytes(), type=RunState)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
-    if found.is_running and not (_lives(found.pid) and _is_locked(home)):  # the system gives a process's number again
+    if found.is_running and not (_lives(found.pid) and is_locked(home)):  # the system gives a process's number again
         return msgspec.structs.replace(found, state="killed")
     return found
 
 
-OTHER_SOURCES = "sources in the checkpoint offsets and now there are"
-OTHER_PARTS = (
-    "the file has other parts than when its checkpoint was made ([deadletter] or a source came or went), and a query"
-    " cannot go on so; to begin anew where `start` says, remove the pipeline's folder (what it has written stays)"
-)
-
-
-def cause_of(error: BaseException) -> str:
-    """The sentence in stacks of Java's and Python's that says what went wrong: the end of the innermost traceback,
-    else what we said, else what Spark says first."""
-    text = str(error)
-    if OTHER_SOURCES in text:
-        return OTHER_PARTS
-    if TRACEBACK in text:
-        after = text.rpartition(TRACEBACK)[2].splitlines()[1:]
-        chosen = next((line for line in after if line and not line[0].isspace()), text)
-    else:
-        spoken = text.partition(" terminated with exception: ")[2] or text
-        if (ours := OURS.search(spoken)) is not None:
-            return spoken[ours.end() :].splitlines()[0].partition(" SQLSTATE: ")[0].strip()
-        chosen = next((line for line in spoken.splitlines() if line.strip()), type(error).__name__)
-    head, _, rest = chosen.partition(" SQLSTATE: ")[0].strip().partition(": ")
-    said = rest if rest and " " not in head else f"{head}: {rest}" if rest else head
-    return re.sub(r"^\[[A-Z_.]+\] ", "", said)
-
-
-def _report(name: str, state: str, seconds: float, told: Recorder) -> Report:
+def _report(settings: Settings, state: str, seconds: float, told: Recorder) -> Report:
     return Report(
-        name=name,
+        name=settings.name,
         state=state,
         seconds=seconds,
         batches=told.batches,
         rows=told.rows,
         late=told.late,
         rows_per_s=told.rows / seconds if seconds else 0.0,
+        waiting=_waiting(settings),
+        is_read_twice=settings.deadletter is not None,
     )
+
+
+def _waiting(settings: Settings) -> str | None:
+    """Spark's state tells how many rows of windows there are, and not how many rows [order] holds back: those it has
+    put together."""
+    from headrace.spark.pipelines.progress import recorded
+
+    last = next(reversed(recorded(settings.home)), None)
+    if last is None or last.watermark is None:
+        return None
+    if any(isinstance(step, Order) for step in settings.steps):
+        return f"rows after {last.watermark}"
+    return f"windows that end after {last.watermark} (rows so far: {last.windows:,})" if last.windows else None
 
 
 def _write(home: Path, state: RunState) -> None:
@@ -251,36 +296,3 @@ def _lives(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _is_locked(home: Path) -> bool:
-    import fcntl
-
-    try:
-        with (home / LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
-
-
-class _Exclusive:
-    """One run at a time: two would share a checkpoint. The lock dies with its process."""
-
-    def __init__(self, home: Path, name: str) -> None:
-        self._home, self._name = home, name
-
-    def __enter__(self) -> None:
-        import fcntl
-
-        self._file = (self._home / LOCK).open("wb")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            raise PipelineRuns(f"{self._name} runs already; `headrace pipeline stop` ends it") from None
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()

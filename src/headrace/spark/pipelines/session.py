@@ -7,16 +7,19 @@ pipeline's own lines.
 from __future__ import annotations
 
 import atexit
-import os
+import contextlib
+import logging
 import shutil
-import sys
+import subprocess
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.spark.errors import SparkDidNotStart
+from headrace.spark.pipelines.causes import cause_of, last_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +34,9 @@ PLAIN: Final = {
 LOCAL: Final = "local[*]"
 LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}  # nobody else has a part
 LOG: Final = "spark.log"
+STACKS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # PySpark writes errors there that it raises
 SHIPPED: Final = "headrace-shipped"
+END_LIMIT_S: Final = 10.0  # of Java: it has no more to do by then than to go
 
 
 def session(
@@ -41,41 +46,106 @@ def session(
     *,
     delta: bool = False,
     log: Path | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> SparkSession:
-    """`delta`: with what Delta tables need; `log`: where Java says what it says, if this starts it."""
-    import headrace.spark
-    from headrace.spark.jars import delta_settings
+    """`delta`: with what Delta tables need; `log`: where Java says what it says, if this starts it, and `check`: what
+    may raise when Java is there and Spark is not yet."""
+    from pyspark.logger import PySparkLogger
 
-    jars = delta_settings() if delta and "spark.jars" not in (settings or {}) else {}
+    import headrace.spark
+    from headrace.spark.jars import JARS, delta_settings
+
+    asked = dict(settings or {})
+    extra = delta_settings(asked.pop(JARS, "")) if delta else {}
     place = LOOPBACK if master.startswith("local") else shipping()
-    chosen = PLAIN | jars | place | dict(settings or {})
+    chosen = PLAIN | extra | place | asked
     if log is not None:
         headrace.spark.check_java()
-        _start_java({"spark.master": master, "spark.app.name": name, **headrace.spark.SETTINGS, **chosen}, log)
+        _start_java({"spark.master": master, "spark.app.name": name, **headrace.spark.SETTINGS, **chosen}, log, check)
     spark = headrace.spark.session(name, master, **{key.replace(".", "__"): value for key, value in chosen.items()})
     spark.sparkContext.setLogLevel("ERROR")
     counters: Any = spark.sparkContext._accumulatorServer
     counters.handle_error = lambda *_: None  # Java that ends while it talks is no news, and no place for a stack
+    for logger in STACKS:
+        PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL + 1)
     return spark
 
 
-def _start_java(settings: Mapping[str, str], log: Path) -> None:
-    """What the first session does anyway, with streams of its own."""
+@contextlib.contextmanager
+def own_session(
+    name: str, master: str, settings: Mapping[str, str], *, delta: bool, log: Path, check: Callable[[], None]
+) -> Iterator[SparkSession]:
+    """One whose Java ends with it, however far Spark came. A signal must not raise while it starts: PySpark that is
+    interrupted while it waits for Java forgets it, and Java waits for ever. It is `check` that may."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        try:
+            spark = session(name, master, settings, delta=delta, log=log, check=check)
+        except (Py4JError, PySparkException, ConnectionError) as error:
+            raise SparkDidNotStart(f"Spark did not start: {cause_of(error)}") from error
+        try:
+            yield spark
+        finally:
+            with even_without_java():
+                spark.stop()
+    finally:
+        _end_java()
+
+
+@contextlib.contextmanager
+def even_without_java() -> Iterator[None]:
+    """What tidies up must not hide why it does: that Java is gone is known by then, or does not matter any more."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
+        yield
+
+
+def _start_java(settings: Mapping[str, str], log: Path, check: Callable[[], None]) -> None:
+    """What the first session does anyway, with streams of its own, and in a thread of its own: in the main one Spark
+    would take Ctrl-C for itself."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
+    from headrace.spark import choose_python
+
     if SparkContext._gateway is not None:
         return
     log.parent.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    choose_python(settings["spark.master"])
     with log.open("wb") as file:
         try:
             start: Any = launch_gateway
             gateway = start(SparkConf().setAll([*settings.items()]), {"stdout": file, "stderr": file})
         except PySparkRuntimeError as error:
-            raise SparkDidNotStart(f"Java ended before Spark had begun; its last words are in {log}") from error
+            why = last_words(log)
+            said = f"it said: {why}; more is in {log}" if why else f"its last words are in {log}"
+            raise SparkDidNotStart(f"Java ended before Spark had begun; {said}") from error
     SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
+    check()
+    with ThreadPoolExecutor(1) as elsewhere:
+        elsewhere.submit(SparkContext.getOrCreate, SparkConf().setAll([*settings.items()])).result()
+
+
+def _end_java() -> None:
+    """Java ends when its standard input does; one that does not is ended."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None or gateway.proc is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(END_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def shipping() -> dict[str, str]:

@@ -40,11 +40,13 @@ from typing import Any, Final
 import msgspec
 
 from headrace.spark.errors import InvalidOption
+from headrace.spark.pipelines.times import interval, seconds, time_ms
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 ELSEWHERE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a path of a file system that is named, as hdfs://
 FOLDER: Final = "headrace-pipelines"
 SERVERS: Final = "127.0.0.1:9092"
+AVAILABLE_NOW: Final = "available-now"  # the trigger that ends when what is there is done
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,7 +138,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Deadletter | Dedup | Order | Rollup, ...] = ()
     servers: str = SERVERS
     folder: str = ""  # checkpoint, progress and report; headrace-pipelines/NAME if empty
-    trigger: str = "available-now"  # or a time between micro-batches, as 10s
+    trigger: str = AVAILABLE_NOW  # or a time between micro-batches, as 10s
     spark: Mapping[str, str] = {}  # settings of the session
 
     @property
@@ -226,7 +228,7 @@ class _Plain(msgspec.Struct, kw_only=True):
     name: str
     servers: str = SERVERS
     folder: str = ""
-    trigger: str = "available-now"
+    trigger: str = AVAILABLE_NOW
     spark: Mapping[str, str] = {}
 
 
@@ -258,10 +260,32 @@ def check(settings: Settings) -> None:
         raise InvalidOption("[order] is the last step: what comes after it would not keep the order")
     if isinstance(end, Archive) and Path(end.path).absolute() == settings.home.absolute():
         raise InvalidOption(f"[archive] path {end.path!r} is the folder of the pipeline itself: name another")
-    if settings.trigger != "available-now":
+    if settings.trigger != AVAILABLE_NOW:
         interval(settings.trigger)
+    _check_beginning(begin)
     for step in settings.steps:
         _check_step(step)
+
+
+def _check_beginning(begin: Source | Replay) -> None:
+    """The numbers, times and patterns in it."""
+    if isinstance(begin, Replay):
+        for name, text in (("since", begin.since), ("until", begin.until)):
+            if text:
+                time_ms(text, f"[replay] {name}")
+        if begin.rate < 0:
+            raise InvalidOption(
+                f"[replay] rate is a number of rows a second, or 0 for as fast as it goes, not {begin.rate:g}"
+            )
+        return
+    if begin.start not in ("earliest", "latest"):
+        time_ms(begin.start, "[source] start", "earliest, latest or ")
+    if begin.max_rows < 0:
+        raise InvalidOption(f"[source] max_rows is a number of rows, or 0 for all that there are, not {begin.max_rows}")
+    try:
+        re.compile(begin.pattern)
+    except re.error as error:
+        raise InvalidOption(f"[source] pattern {begin.pattern!r} is not a regular expression: {error}") from None
 
 
 def _check_step(step: Deadletter | Dedup | Order | Rollup) -> None:
@@ -275,10 +299,13 @@ def _check_step(step: Deadletter | Dedup | Order | Rollup) -> None:
             value_of(name, text)
     for name in ("within", "late", "window", "slide"):
         if text := getattr(step, name, ""):
+            section = type(step).__name__.lower()
             try:
-                interval(text)
+                length = interval(text)
             except InvalidOption as error:
-                raise InvalidOption(f"[{type(step).__name__.lower()}] {name}: {error}") from None
+                raise InvalidOption(f"[{section}] {name}: {error}") from None
+            if name in ("window", "slide") and not seconds(length):
+                raise InvalidOption(f"[{section}] {name} is longer than {text!r}")
 
 
 def value_of(name: str, text: str) -> tuple[str, str | None, float | None]:
@@ -315,25 +342,6 @@ def _check_format(source: Source) -> None:
 
 FORMATS: Final = ("raw", "json", "text", "avro", "protobuf", "msgpack")
 FILES: Final = ("parquet", "delta")
-_INTERVAL: Final = re.compile(r"([0-9]+) ?(ms|s|m|h|milliseconds?|seconds?|minutes?|hours?|days?)")
-_UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
-
-
-def interval(text: str) -> str:
-    """A length of time as Spark writes it."""
-    found = _INTERVAL.fullmatch(text.strip())
-    if found is None:
-        raise InvalidOption(f"{text!r} is no length of time; 10s, 5 minutes and 1 hour are")
-    return f"{found[1]} {_UNITS.get(found[2], found[2])}"
-
-
-_SECONDS: Final = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
-
-
-def seconds(text: str) -> float:
-    """Of what `interval` gives."""
-    number, _, unit = text.partition(" ")
-    return int(number) * _SECONDS[unit if unit.endswith("s") else f"{unit}s"]
 
 
 def _section(name: str, found: Any) -> Any:

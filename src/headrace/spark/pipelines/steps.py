@@ -17,7 +17,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from headrace.spark.errors import InvalidOption
-from headrace.spark.pipelines.settings import interval, value_of
+from headrace.spark.pipelines.quoting import quoted, spelt_out
+from headrace.spark.pipelines.settings import value_of
+from headrace.spark.pipelines.times import interval
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -59,11 +61,11 @@ def rollup(
             _need(frame, name, "[rollup] by")
         column = time_column(frame, time, "[rollup]")
         frame = watermarked(frame, column, late)
-        windows = sf.window(column, interval(window), interval(slide) if slide else None)
+        windows = sf.window(quoted(column), interval(window), interval(slide) if slide else None)
         computed = [aggregate(frame, name, text) for name, text in values.items()]
-        grouped = frame.groupBy(windows, *by).agg(*computed)
+        grouped = frame.groupBy(windows, *map(quoted, by)).agg(*computed)
         bounds = [sf.col("window.start").alias("window_start"), sf.col("window.end").alias("window_end")]
-        return grouped.select(*bounds, *by, *values)
+        return grouped.select(*bounds, *map(quoted, (*by, *values)))
 
     return step
 
@@ -75,9 +77,9 @@ def aggregate(frame: DataFrame, name: str, text: str) -> Column:
         return sf.count(sf.lit(1)).alias(name)
     _need(frame, column, f"[rollup] {name} = {text!r}")
     if share is not None:
-        return sf.percentile_approx(column, share).alias(name)
+        return sf.percentile_approx(quoted(column), share).alias(name)
     computed = {"sum": sf.sum, "min": sf.min, "max": sf.max, "mean": sf.mean, "count": sf.count}
-    return computed.get(verb, sf.approx_count_distinct)(column).alias(name)
+    return computed.get(verb, sf.approx_count_distinct)(quoted(column)).alias(name)
 
 
 def order(*, time: str = "", late: str = "10 seconds", by: Sequence[str] = ()) -> Step:
@@ -90,13 +92,15 @@ def order(*, time: str = "", late: str = "10 seconds", by: Sequence[str] = ()) -
             _need(frame, name, "[order] by")
         column = time_column(frame, time, "[order]")
         frame = watermarked(frame, column, late)
-        keyed = frame if by else frame.withColumn(ALL, sf.lit(0))
-        return keyed.groupBy(*(by or (ALL,))).transformWithState(
-            statefulProcessor=Reorder(column, frame.schema.names),
-            outputStructType=StructType([StructField(one.name, one.dataType) for one in frame.schema]),
+        plain = frame.toDF(*map(spelt_out, frame.columns))
+        keyed = plain if by else plain.withColumn(ALL, sf.lit(0))
+        ordered = keyed.groupBy(*map(spelt_out, by or (ALL,))).transformWithState(
+            statefulProcessor=Reorder(spelt_out(column), dict(zip(plain.columns, frame.columns, strict=True))),
+            outputStructType=StructType([StructField(one.name, one.dataType) for one in plain.schema]),
             outputMode="Append",
             timeMode="EventTime",
         )
+        return ordered.toDF(*frame.columns)
 
     return step
 
@@ -107,7 +111,7 @@ WATERMARK: Final = "spark.watermarkDelayMs"  # what Spark notes of a column that
 
 def watermarked(frame: DataFrame, column: str, late: str) -> DataFrame:
     """A stream has one watermark: what an earlier step has set, stays."""
-    return frame if WATERMARK in frame.schema[column].metadata else frame.withWatermark(column, interval(late))
+    return frame if WATERMARK in frame.schema[column].metadata else frame.withWatermark(quoted(column), interval(late))
 
 
 def time_column(frame: DataFrame, chosen: str, where: str) -> str:

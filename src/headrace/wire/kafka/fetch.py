@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from headrace.ports import Buffer
+from headrace.ports import Buffer, Piece, Unseen
 from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.leaders import Endpoint, Leader, encode_endpoints, encode_leader
 from headrace.wire.kafka.primitives import MAX_ASKED, NIL_UUID, READ_ERRORS, Reader, array, string, tagged, uvarint
@@ -88,6 +88,7 @@ class FetchedPartition(NamedTuple):
     diverging: tuple[int, int] | None = None  # (epoch, end offset)
     leader: Leader | None = None
     snapshot: tuple[int, int] | None = None  # (end offset, epoch)
+    unseen: Unseen | None = None  # whole batches instead of pieces, to be sent from where they are
 
 
 class FetchedTopic(NamedTuple):
@@ -226,7 +227,7 @@ def encode_response(
     session_id: int,
     topics: Sequence[FetchedTopic],
     endpoints: Sequence[Endpoint] = (),
-) -> list[Buffer]:
+) -> list[Piece]:
     """A whole answer, with its size in front, as buffers to be written one after the other."""
     flexible = version >= FLEXIBLE
     first = out = bytearray(_SIZE_AND_CORRELATION.pack(0, correlation_id))
@@ -237,7 +238,7 @@ def encode_response(
     else:
         out += _INT32.pack(throttle_ms)
     out += array(len(topics), flexible)
-    buffers: list[Buffer] = []
+    buffers: list[Piece] = []
     size = 0
     for name, topic_id, partitions in topics:
         out += (topic_id or NIL_UUID).bytes if version >= BY_ID else string(name or "", flexible)
@@ -246,7 +247,7 @@ def encode_response(
             _put_fetched(out, fetched, version)
             if fetched.size:
                 buffers.append(out)
-                buffers += fetched.pieces or ()
+                buffers += fetched.pieces or () if fetched.unseen is None else (fetched.unseen,)
                 size += len(out) + fetched.size
                 out = bytearray()
             if flexible:
@@ -264,7 +265,7 @@ def encode_response(
 
 def _put_fetched(out: bytearray, fetched: FetchedPartition, version: int) -> None:
     """All of a partition's answer up to its records; their size is the last of it."""
-    partition, error, high_watermark, last_stable, log_start, pieces, size, aborted, preferred, _, _, _ = fetched
+    partition, error, high_watermark, last_stable, log_start, pieces, size, aborted, preferred, *_ = fetched
     if pieces is None:
         size = -1
     flexible = version >= FLEXIBLE

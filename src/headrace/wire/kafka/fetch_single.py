@@ -4,9 +4,10 @@ reads one partition asks again and again, and nothing in it but numbers at fixed
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from headrace.ports import Buffer
+from headrace.ports import Buffer, Piece
 from headrace.wire.kafka.fetch import BY_ID, CONSUMER, REPLICA_STATE
 from headrace.wire.kafka.primitives import uvarint
 
@@ -71,9 +72,9 @@ def encode_single(
     stable_offset: int,
     log_start_offset: int,
     is_committed: bool,
-    pieces: list[Buffer],
+    pieces: Sequence[Piece],
     size: int,
-) -> list[Buffer]:
+) -> list[Piece]:
     """The answer with these records, no error, and no aborted transaction among them."""
     length = uvarint(size + 1)
     whole = _ANSWER.size - 4 + len(length) + size + len(_NO_TAGS)

@@ -1,14 +1,19 @@
 """Fetch, 4 to 18: whole batches, as they were written, from memory or file, with a long poll when there is too little.
 
-A fetch is answered when it has `min_bytes`, an error to tell, or no time left. What the file system does not hold in
-memory is read off the loop. Partitions of a session are looked at only when they have news.
+A fetch is answered when it has `min_bytes`, an error to tell, or no time left; and when a partition has more than the
+answer takes, for then waiting adds nothing. So is one that names nothing, by which a client ends its session. What the
+file system does not hold in memory is read off the loop. Partitions of a session are looked at only when they have
+news; a session that has none left is over.
+
+Who tells the epoch of the last record it has (a follower) is told first of all where its history left ours, if it did:
+it gets no records before it has gone back there.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from headrace.broker.partition import Partition
@@ -17,9 +22,9 @@ from headrace.doors.kafka.api.produce import unknown_topic
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
 from headrace.doors.kafka.sessions import NO_SESSION, Asked, Session
-from headrace.errors import DamagedRange, HeadraceError, NotLeader, OffsetOutOfRange
+from headrace.errors import DamagedRange, HeadraceError, NotLeader, OffsetOutOfRange, StorageFailed
 from headrace.log.reader import FileRead, ReadResult
-from headrace.ports import Buffer
+from headrace.log.span import Span
 from headrace.wire.kafka import fetch as wire
 from headrace.wire.kafka.errors import Code, code_for
 from headrace.wire.kafka.header import FETCH, RequestHeader
@@ -32,6 +37,17 @@ API = Api(FETCH, "Fetch", range(wire.OLDEST, wire.NEWEST + 1))
 BY_ID_FROM = 13
 READ_COMMITTED = 1
 MAX_WAIT_MS = 60_000  # a longer poll gains a client nothing
+TOLD_BYTES = 64  # about what an answer holds of a partition besides its records
+
+
+class Diverged(NamedTuple):
+    """Where a reader's history left ours: the last epoch that both know, and where it ended."""
+
+    epoch: int
+    end_offset: int
+
+
+Found = ReadResult | Span | FileRead | Diverged | HeadraceError
 
 
 def begin(connection: Connection, buffer: memoryview, end: int, header: RequestHeader) -> None:
@@ -53,7 +69,6 @@ def begin(connection: Connection, buffer: memoryview, end: int, header: RequestH
         if key is not None
         for want in topic.partitions
     ]
-    fetch = Fetch(connection, header, request, session, incremental, asked)
     if session is not None:
         for forgotten in request.forgotten:
             key = forgotten.topic_id if by_id else forgotten.name
@@ -64,7 +79,10 @@ def begin(connection: Connection, buffer: memoryview, end: int, header: RequestH
         for one in list(session.ready):
             if one.partition is None or one.partition.error is not None:
                 session.find_again(one, _partition(connection, one.topic, one.index))
-    fetch.start()
+        if incremental and not session.asked:
+            door.sessions.close(session.id)
+            session, incremental = None, False
+    Fetch(connection, header, request, session, incremental, asked).start()
 
 
 def _partition(connection: Connection, topic: str | UUID, index: int) -> Partition | None:
@@ -95,18 +113,19 @@ class Fetch:
         self._answer = connection.place(Answer())
         self._began = connection.now()
         self._waits_since = 0.0
-        self._scheduled = self._done = False
+        self._scheduled = self._done = self._sends_spans = False
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
 
     def start(self) -> None:
         closed = [one.partition for one in self._candidates() if _is_closed(one.partition)]
         wait_ms = min(self.request.max_wait_ms, MAX_WAIT_MS)
+        asked = self.session.asked if self.session is not None else self._asked
         self._deadline = self.connection.door.loop.time() + wait_ms / 1000
         if closed:
             self.connection.block()
             self.connection.door.spawn(self._open_first(closed), self.connection)
-        elif not self._attempt(last=wait_ms <= 0):
+        elif not self._attempt(last=wait_ms <= 0 or not asked, in_turn=True):
             self._wait()
 
     async def _open_first(self, closed: list[Partition | None]) -> None:
@@ -184,58 +203,75 @@ class Fetch:
     def _candidates(self) -> Iterable[Asked]:
         return list(self.session.ready) if self.session is not None else self._asked
 
-    def _attempt(self, *, last: bool, failed: dict[Partition, HeadraceError] | None = None) -> bool:
-        """True when the answer is made, or being read from disk."""
+    def _attempt(
+        self, *, last: bool, in_turn: bool = False, failed: dict[Partition, HeadraceError] | None = None
+    ) -> bool:
+        """True when the answer is made, or being read from disk. `in_turn`: the end of this turn sends it."""
         door = self.connection.door
         last = last or door.stopping
         room = door.unsent.room(door.limits.fetch_max_bytes)
         if room <= 0 and not last:
             return False
         left = min(self.request.max_bytes, room)
-        got, urgent, from_disk = 0, False, False
-        looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]] = []
+        enough = min(self.request.min_bytes, max(left, 1))  # a limit of nothing still gives the first batch
+        got, at_once, from_disk = 0, False, False
+        self._sends_spans = in_turn and self.connection.sends_spans(self._answer)
+        looked: list[tuple[Asked, Found]] = []
         for one in self._candidates():
             found = self._read(one, left - got, got == 0 and room > 0, failed)
             looked.append((one, found))
-            if isinstance(found, ReadResult):
+            if isinstance(found, ReadResult | Span):
                 got += found.size
+                at_once = at_once or self._has_more(one, found)
             elif isinstance(found, FileRead):
-                got += min(one.want.max_bytes, left - got)  # at the most; how much, the disk will say
-                from_disk = True
+                got += max(1, min(one.want.max_bytes, left - got))  # at the most; how much, the disk will say
+                at_once = from_disk = True
             else:
-                urgent = True
-        if not last and not urgent and got < self.request.min_bytes:
+                at_once = True
+        if not last and not at_once and got < enough:
             return False
         self._done = True
         if from_disk:
+            looked = [(one, _kept(found)) for one, found in looked]
             self.connection.block()
             door.spawn(self._read_disk(looked, got), self.connection)
         else:
             self._finish(looked)
         return True
 
-    def _read(
-        self, one: Asked, left: int, at_least_one: bool, failed: dict[Partition, HeadraceError] | None
-    ) -> ReadResult | FileRead | HeadraceError:
+    def _read(self, one: Asked, left: int, at_least_one: bool, failed: dict[Partition, HeadraceError] | None) -> Found:
         partition, want = one.partition, one.want
         if partition is None:
-            return _unknown(one)
+            return self._unknown(one)
         if partition.log is None:
             return partition.error or (failed or {}).get(partition) or NotLeader(f"{partition!r} is being recovered")
         try:
+            partition.serving_log()
             if want.current_leader_epoch != -1:
                 partition.check_epoch(want.current_leader_epoch)
+            if want.last_fetched_epoch >= 0 and (parted := _diverged(partition, want)) is not None:
+                return parted
             if left <= 0 and not at_least_one:
                 partition.check_offset(want.fetch_offset)
                 return ReadResult([], 0, want.fetch_offset)
             max_bytes = max(0, min(want.max_bytes, left))
+            if self._sends_spans and (
+                span := partition.span(want.fetch_offset, max_bytes, committed=self._is_committed)
+            ):
+                return span
             return partition.read(want.fetch_offset, max_bytes, at_least_one=at_least_one, committed=self._is_committed)
         except HeadraceError as error:
             return error
 
-    async def _read_disk(self, looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]], size: int) -> None:
+    def _has_more(self, one: Asked, found: ReadResult | Span) -> bool:
+        """What was read ends before the partition does: at a limit, or where another read has to go on."""
+        assert one.partition is not None
+        end = one.partition.last_stable_offset if self._is_committed else one.partition.high_watermark
+        return found.next_offset < end
+
+    async def _read_disk(self, looked: list[tuple[Asked, Found]], size: int) -> None:
         door = self.connection.door
-        read: list[tuple[Asked, ReadResult | FileRead | HeadraceError]] = []
+        read: list[tuple[Asked, Found]] = []
         door.unsent.reading_bytes += size
         try:
             for one, found in looked:
@@ -251,13 +287,13 @@ class Fetch:
 
     # Answering
 
-    def _finish(self, looked: list[tuple[Asked, ReadResult | FileRead | HeadraceError]]) -> None:
+    def _finish(self, looked: list[tuple[Asked, Found]]) -> None:
         topics: dict[str | UUID, list[wire.FetchedPartition]] = {}
         for one, found in looked:
             fetched = self._fetched(one, found)
             if self._tell(one, fetched):
-                self._answer.records_bytes += fetched.size
-                if fetched.size and one.partition is not None and isinstance(found, ReadResult):
+                self._answer.ready_bytes += TOLD_BYTES + fetched.size
+                if fetched.size and one.partition is not None and isinstance(found, ReadResult | Span):
                     traffic = one.partition.topic.traffic
                     traffic.read_bytes += fetched.size
                     traffic.read_records += found.next_offset - one.want.fetch_offset
@@ -269,11 +305,11 @@ class Fetch:
             for topic, parts in topics.items()
         ]
         self._answer.buffers = wire.encode_response(header.version, header.correlation_id, 0, 0, session_id, results)
-        self.connection.ready_bytes += self._answer.records_bytes
+        self.connection.ready_bytes += self._answer.ready_bytes
         self.connection.done(FETCH, self._began)
         self.connection.unblock()
 
-    def _fetched(self, one: Asked, found: ReadResult | FileRead | HeadraceError) -> wire.FetchedPartition:
+    def _fetched(self, one: Asked, found: Found) -> wire.FetchedPartition:
         partition = one.partition
         if isinstance(found, HeadraceError):
             code, _ = code_for(found)
@@ -286,24 +322,22 @@ class Fetch:
             ):
                 start_offset = partition.start_offset
             return wire.FetchedPartition(one.index, code, log_start_offset=start_offset)
-        assert isinstance(found, ReadResult)
         if partition is None or partition.log is None:  # deleted while we read
-            return wire.FetchedPartition(one.index, code_for(_unknown(one))[0])
+            return wire.FetchedPartition(one.index, code_for(self._unknown(one))[0])
+        ends = partition.high_watermark, partition.last_stable_offset, partition.start_offset
+        if isinstance(found, Diverged):
+            return wire.FetchedPartition(one.index, 0, *ends, diverging=found)
+        assert isinstance(found, ReadResult | Span)
         aborted: list[tuple[int, int]] | None = None
         if self._is_committed:
             aborted = partition.aborted(one.want.fetch_offset, found.next_offset) if found.size else []
-        pieces: list[Buffer] = found.pieces
-        return wire.FetchedPartition(
-            one.index,
-            0,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            partition.start_offset,
-            pieces,
-            found.size,
-            aborted,
-            diverging=_diverging(partition, one.want),
-        )
+        pieces, span = (found.pieces, None) if isinstance(found, ReadResult) else ([], found)
+        return wire.FetchedPartition(one.index, 0, *ends, pieces, found.size, aborted, unseen=span)
+
+    def _unknown(self, one: Asked) -> HeadraceError:
+        if isinstance(one.topic, UUID):
+            return unknown_topic(None, one.topic, self.connection.broker.topic_by_id(one.topic))
+        return unknown_topic(one.topic, None, None)
 
     def _tell(self, one: Asked, fetched: wire.FetchedPartition) -> bool:
         """In a session only what is new is told; the rest of a full fetch is told once."""
@@ -314,30 +348,35 @@ class Fetch:
             not self.incremental
             or fetched.error != 0
             or fetched.size > 0
+            or fetched.diverging is not None
             or fetched.high_watermark != one.high_watermark
             or fetched.log_start_offset != one.start_offset
         )
         one.high_watermark, one.start_offset = fetched.high_watermark, fetched.log_start_offset
         session.ready.pop(one, None)
-        more = fetched.error != 0 or one.want.fetch_offset < fetched.high_watermark
+        more = fetched.error != 0 or fetched.diverging is not None or one.want.fetch_offset < fetched.high_watermark
         if more and session.asked.get(one.key) is one:
             session.ready[one] = None  # at the end of the line: who got something lets others go first
         return news
 
 
-def _diverging(partition: Partition, want: wire.FetchPartition) -> tuple[int, int] | None:
-    """Where a reader that knows its last epoch left our history, if it did."""
-    if want.last_fetched_epoch < 0:
-        return None
-    epoch, end_offset = partition.epoch_end(want.last_fetched_epoch)
-    if epoch < want.last_fetched_epoch or end_offset < want.fetch_offset:
-        return epoch, end_offset
-    return None
+def _diverged(partition: Partition, want: wire.FetchPartition) -> Diverged | None:
+    """For a reader that knows its last epoch. OffsetOutOfRange for one that never was, and for who is too far behind to
+    compare."""
+    known, offset = want.last_fetched_epoch, want.fetch_offset
+    epoch, end_offset = partition.epoch_end(known)
+    if epoch < 0 or offset < partition.start_offset:
+        raise OffsetOutOfRange(offset, partition.start_offset, partition.high_watermark)
+    return Diverged(epoch, end_offset) if epoch < known or end_offset < offset else None
+
+
+def _kept(found: Found) -> Found:
+    """For an answer that waits for a disk: a span is for one that goes out at once."""
+    try:
+        return found.taken() if isinstance(found, Span) else found
+    except OSError as error:
+        return StorageFailed(f"what is to be sent does not read ({error}): check the disk")
 
 
 def _is_closed(partition: Partition | None) -> bool:
     return partition is not None and partition.log is None and partition.error is None
-
-
-def _unknown(one: Asked) -> HeadraceError:
-    return unknown_topic(None, one.topic) if isinstance(one.topic, UUID) else unknown_topic(one.topic, None)

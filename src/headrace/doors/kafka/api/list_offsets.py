@@ -16,8 +16,7 @@ from headrace.doors.kafka.context import Context
 from headrace.doors.kafka.errors import code_for
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.registry import Api
-from headrace.errors import HeadraceError, NotLeader
-from headrace.log.log import AnyLog
+from headrace.errors import HeadraceError
 from headrace.ports import Buffer
 from headrace.wire.kafka import list_offsets as wire
 from headrace.wire.kafka.errors import Code
@@ -87,7 +86,7 @@ def _find(wish: Wish, committed: bool) -> wire.FoundOffset:
     if partition is None or refusal:
         return wire.FoundOffset(asked.partition, refusal)
     try:
-        _log(partition)
+        partition.serving_log()
         partition.check_epoch(asked.current_leader_epoch)
         return wire.FoundOffset(asked.partition, 0, -1, *_end(partition, asked.timestamp, committed))
     except HeadraceError as error:
@@ -102,12 +101,12 @@ async def _find_later(context: Context, wish: Wish, committed: bool) -> wire.Fou
         await partition.opened()
         if not wish.is_by_time:
             return _find(wish, committed)
-        log = _log(partition)
+        log = partition.serving_log()
         partition.check_epoch(asked.current_leader_epoch)
         by_max = asked.timestamp == wire.MAX_TIMESTAMP
         lookup = log.max_timestamp_lookup() if by_max else log.timestamp_lookup(asked.timestamp)
         at = await context.in_background(lookup.run)
-        _log(partition)
+        partition.serving_log()  # it may have been closed meanwhile
         if at is None or at[0] >= _readable_end(partition, committed):
             return wire.FoundOffset(asked.partition)
         return wire.FoundOffset(asked.partition, 0, at[1], at[0], _epoch_at(partition, at[0]))
@@ -115,13 +114,6 @@ async def _find_later(context: Context, wish: Wish, committed: bool) -> wire.Fou
         return wire.FoundOffset(asked.partition, code_for(error)[0])
     except OSError:  # the disk's word; the log may be whole, so it is not failed for it
         return wire.FoundOffset(asked.partition, Code.KAFKA_STORAGE_ERROR)
-
-
-def _log(partition: Partition) -> AnyLog:
-    """Asked for after every wait: it may have been closed meanwhile."""
-    if partition.log is None:
-        raise partition.error or NotLeader("the partition is not open")
-    return partition.log
 
 
 def _readable_end(partition: Partition, committed: bool) -> int:

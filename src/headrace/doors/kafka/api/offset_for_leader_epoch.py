@@ -42,6 +42,7 @@ async def _find(schema: Any, broker: Broker, name: str, asked: Any) -> Any:
         if topic is None or not 0 <= asked.partition < len(topic.partitions):
             raise UnknownTopic(f"no partition {asked.partition} of {name!r}")
         partition = await topic.partitions[asked.partition].opened()
+        partition.serving_log()
         partition.check_epoch(asked.current_leader_epoch)
         epoch, end_offset = partition.epoch_end(asked.leader_epoch)
     except HeadraceError as error:

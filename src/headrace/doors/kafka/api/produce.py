@@ -65,7 +65,7 @@ class Pending(Answer):
 
     def __init__(self, connection: Connection, version: int, correlation_id: int, request: wire.ProduceRequest) -> None:
         self.buffers: Sequence[Buffer] | None = None
-        self.records_bytes = 0
+        self.ready_bytes = 0
         self.connection, self.version, self.correlation_id = connection, version, correlation_id
         self.request = request
         self.parts: list[Part] = []  # in the order of the request
@@ -187,7 +187,7 @@ def stage(
             part = Part(index, start, stop)
             parts.append(part)
             if topic is None or not 0 <= index < count:
-                part.error = unknown = unknown or unknown_topic(name, topic_id)
+                part.error = unknown = unknown or unknown_topic(name, topic_id, topic)
                 continue
             partition = part.partition = topic.partitions[index]
             if partition.log is None:
@@ -270,11 +270,11 @@ def _topic(broker: Broker, name: str | None, topic_id: UUID | None) -> Topic | N
     return broker.topic(name) or broker.topic(from_kafka(name))
 
 
-def unknown_topic(name: str | None, topic_id: UUID | None) -> HeadraceError:
-    """One for all partitions of a topic that are asked for: a request may name thousands."""
-    if topic_id is not None:
-        return UnknownTopicId(f"no topic {topic_id}, or no such partition of it")
-    return UnknownTopic(f"no topic {(name or '')[:MAX_TOPIC_NAME_BYTES]!r}, or no such partition of it")
+def unknown_topic(name: str | None, topic_id: UUID | None, topic: Topic | None) -> HeadraceError:
+    """Or no such partition of it. One for all that are asked for: a request may name thousands."""
+    if topic_id is None:
+        return UnknownTopic(f"no topic {(name or '')[:MAX_TOPIC_NAME_BYTES]!r}, or no such partition of it")
+    return UnknownTopicId(f"no topic {topic_id}") if topic is None else UnknownTopic(f"no such partition of {topic_id}")
 
 
 def _result(part: Part) -> wire.PartitionResult:
