@@ -11,12 +11,14 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from headrace.spark.jars import JarsMissing
 from headrace.spark.pipelines.run import state_of
+from headrace.spark.pipelines.session import own_session
 from tests.pipelines.commands import LIMIT_S, LOOK_S, SMALL, Commands
 from tests.pipelines.conftest import send
 
@@ -123,9 +125,30 @@ def test_ctrl_c_while_spark_starts_or_works_leaves_no_java_and_shows_no_stack(
     # Not in one line with the command: a press that comes when it is about to end would be the shell's, and end both.
     terminal.type(b"echo code' 'is $?\n")
     code = terminal.until(r"code is \d+")
-    assert terminal.processes() == {}
-    assert code == "code is 130"
+    assert terminal.processes() == {}, terminal.shown
+    assert code == "code is 130", terminal.shown
     assert "Traceback" not in terminal.shown and "ERROR" not in terminal.shown, terminal.shown
     assert len(re.findall("ending; Spark|finishing the", terminal.shown)) == 1, terminal.shown
     state = state_of(tmp_path / "headrace-pipelines" / "copy")
     assert state is not None and (state.state, state.error) == ("stopped", None)
+
+
+def test_what_fails_to_start_after_ctrl_c_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maven, say, which fetches Delta's jars: it ends when its terminal's Ctrl-C does."""
+    (tmp_path / "mvn").write_text("#!/bin/sh\nexit 130\n")
+    (tmp_path / "mvn").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def start(check: Callable[[], None]) -> None:
+        with own_session("copy", "local[1]", {}, delta=True, log=tmp_path / "spark.log", check=check):
+            pass
+
+    with pytest.raises(JarsMissing):
+        start(lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        start(_interrupted)
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -23,10 +24,13 @@ def check_java() -> int:
     if program is None or not os.access(program, os.X_OK):
         where = f"JAVA_HOME is {home!r}, and there is no bin/java in it" if home else "there is no `java` on the PATH"
         raise JavaMissing(f"Spark needs Java {OLDEST} or newer, and {where}; {_advice()}")
-    try:  # in a session of its own: a Ctrl-C is for us, and a Java that ends of it seems to be none
-        said = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=ASK_LIMIT_S, start_new_session=True
-        )
+    return _version(program)
+
+
+@functools.cache  # every way into Spark checks it, and each question starts a Java
+def _version(program: str) -> int:
+    try:
+        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=ASK_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaMissing(f"Spark needs Java {OLDEST} or newer, and {program} does not run: {error}") from error
     found = re.search(r'version "(\d+)', said.stderr + said.stdout)

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.errors import HeadraceError
 from headrace.spark.errors import SparkDidNotStart
 from headrace.spark.pipelines.causes import cause_of, last_words
 
@@ -83,7 +84,10 @@ def own_session(
     try:
         try:
             spark = session(name, master, settings, delta=delta, log=log, check=check)
-        except (Py4JError, PySparkException, ConnectionError) as error:
+        except (HeadraceError, Py4JError, PySparkException, ConnectionError) as error:
+            check()  # a Ctrl-C reaches every program that helps to start it, and what ends of that did not fail
+            if isinstance(error, HeadraceError):
+                raise
             raise SparkDidNotStart(f"Spark did not start: {cause_of(error)}") from error
         try:
             yield spark
