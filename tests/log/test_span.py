@@ -15,7 +15,7 @@ from headrace.log.config import LogConfig
 from headrace.log.files import OsFiles
 from headrace.log.format import SEGMENT_HEADER_BYTES
 from headrace.log.log import Log
-from headrace.log.segment import Segment
+from headrace.log.segment import AHEAD_BYTES, Segment
 from headrace.log.span import SPAN_BYTES, Span
 from tests.log.kit import START_MS, World, append, batch, fill, joined, read_all, read_now
 
@@ -179,7 +179,7 @@ def test_what_the_disk_changed_while_nobody_served_is_found_and_never_sent(world
     assert log.span(0, MIB) is None, "a log with holes is read as always"
 
 
-def test_what_has_left_memory_is_checked_again_all_of_its_segment(world: World) -> None:
+def test_what_has_left_memory_is_checked_again_and_what_is_near_it(world: World) -> None:
     log = world.log()
     fill(log, 300, 1000)
     assert isinstance(world.files, Residents)
@@ -191,6 +191,27 @@ def test_what_has_left_memory_is_checked_again_all_of_its_segment(world: World) 
     found = read_now(log, 0, 100 * KIB)
     assert log.span(0, 100 * KIB) is not None, "it was read, and found true"
     assert log.span(found.next_offset, 100 * KIB) is None, "this was not"
+
+
+@pytest.mark.parametrize("leaves", ["seen", "waited for"])
+def test_what_is_far_from_what_has_left_memory_is_still_sent_unseen(tmp_path: Path, leaves: str) -> None:
+    class Waits(Residents):
+        def pread_nowait(self, handle: int, size: int, position: int) -> bytes | bytearray | memoryview | None:
+            return None if self.is_gone else super().pread_nowait(handle, size, position)
+
+    files = Waits()
+    log = World(files, str(tmp_path), config=LogConfig(tail_bytes=0)).log()
+    fill(log, 50, MIB)
+    files.is_gone = True
+    if leaves == "seen":
+        assert log.span(25, 2 * MIB) is None
+    else:
+        read_now(log, 25, 2 * MIB)
+    files.is_gone = False
+    unseen = {offset for offset in range(50) if log.span(offset, 2 * MIB) is not None}
+    near = AHEAD_BYTES // MIB
+    assert unseen.isdisjoint(range(25 - near, 25 + near + 1))
+    assert unseen.issuperset([*range(25 - near - 1), *range(25 + near + 4, 50)])
 
 
 def test_what_had_to_be_read_from_the_disk_is_not_taken_for_true(tmp_path: Path) -> None:
@@ -288,11 +309,11 @@ def test_the_operating_system_tells_what_is_in_memory(tmp_path: Path) -> None:
 STRETCH = st.tuples(st.integers(0, 40), st.integers(1, 20)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-@given(st.lists(st.one_of(STRETCH, st.integers(1, 20), st.none()), max_size=30))
-def test_only_what_was_written_or_seen_since_the_last_doubt_counts_as_true(
-    steps: list[tuple[int, int] | int | None],
+@given(st.lists(st.one_of(STRETCH, STRETCH.map(list), st.integers(1, 20), st.none()), max_size=30))
+def test_only_what_was_written_or_seen_since_it_was_doubted_counts_as_true(
+    steps: list[tuple[int, int] | list[int] | int | None],
 ) -> None:
-    """Stretches are seen, numbers are bytes written, None is a doubt."""
+    """Stretches are seen, or doubted when they are lists; numbers are bytes written, None is a doubt of all."""
     segment = Segment("/folder", 0, START_MS)
     segment.true_from = 0
     true: set[int] = set()
@@ -303,6 +324,10 @@ def test_only_what_was_written_or_seen_since_the_last_doubt_counts_as_true(
         elif isinstance(step, int):
             true |= set(range(segment.size, segment.size + step))
             segment.size += step
+        elif isinstance(step, list):
+            begin, end = step
+            segment.doubt_around(begin + AHEAD_BYTES, end - AHEAD_BYTES)
+            true -= set(range(begin, end))
         elif step[1] <= segment.size:
             segment.saw(*step)
             true |= set(range(*step))

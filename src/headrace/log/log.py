@@ -118,7 +118,11 @@ class Log(Appending):
         except OSError:
             found = None
         if found is None:
-            segment.doubt()
+            if segment.index is None:
+                segment.doubt()
+            else:
+                _, position = segment.index.find(max(0, wish.offset - segment.base))
+                segment.doubt_around(position, position + wish.max_bytes + interval_bytes)
             services.metrics.disk_reads += 1
             return read or self._file_read(segment, wish)
         services.metrics.file_reads += 1

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 CLOSED = -1
 NOTHING = 1 << 62  # a position that no file reaches
-SEEN_STRETCHES = 4  # as many consumers may go through one segment at their own pace
+SEEN_STRETCHES = 32  # consumers that go through one segment at their own pace, and doubts between them
+AHEAD_BYTES = 16 << 20  # more than a kernel reads around what it was asked for, however it was set up
 
 
 class Part(Protocol):
@@ -107,8 +108,18 @@ class Segment:
         return begin >= self.true_from or any(first <= begin and end <= last for first, last in self.seen)
 
     def doubt(self) -> None:
-        """Some of it has left memory: what comes back from the disk is to be checked again."""
+        """Nothing of what is there now is known any more."""
         self.true_from, self.seen = self.size, ()
+
+    def doubt_around(self, begin: int, end: int) -> None:
+        """Some of that stretch has left memory: what comes back from the disk is to be checked again, and with it what
+        the kernel may bring back beside it."""
+        begin, end = begin - AHEAD_BYTES, end + AHEAD_BYTES
+        left = [(self.true_from, min(self.size, begin))]
+        for first, last in self.seen:
+            left += [(first, min(last, begin)), (max(first, end), last)]
+        self.seen = tuple(stretch for stretch in left if stretch[0] < stretch[1])[-SEEN_STRETCHES:]
+        self.true_from = min(max(self.true_from, end), self.size)
 
     def name(self, ending: str = LOG) -> str:
         return segment_name(self.base, ending, 0 if ending in (DAMAGE, DELETED) else self.revision)

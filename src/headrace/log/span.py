@@ -87,7 +87,7 @@ def find_span(services: Services, segment: Segment, offset: int, max_bytes: int,
     try:
         handle = services.budget.open(segment)
         if not services.files.is_resident(handle, size, begin):
-            segment.doubt()
+            segment.doubt_around(begin, end)
             return None
         first = services.files.pread(handle, _OFFSET.size, begin)
     except OSError:
