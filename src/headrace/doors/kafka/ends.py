@@ -4,11 +4,15 @@ What is sent unseen, by the kernel itself, goes past the transport, straight to 
 behind it; so it may only while the transport has nothing to send. What stands before it leaves together with it; to
 hold back its end too, with TCP_CORK, was measured and is dearer. What the socket does not take is copied after all, and
 is the transport's.
+
+The answer to a lone request goes that way, too: a transport gathers what is written in a turn of the loop, and sends
+it at the turn's end, which is of use only to who has more to say.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -56,6 +60,21 @@ def send(connection: Connection, out: Sequence[Piece]) -> None:
         transport.write(b"".join(whole))
     else:
         transport.writelines(whole)
+
+
+def send_now(connection: Connection, answer: Buffer) -> None:
+    """Only inside of a turn that the connection's own bytes began: that its socket is open is certain then."""
+    transport, done = connection.transport, 0
+    if connection.socket != NO_SOCKET and not transport.get_write_buffer_size():
+        try:
+            done = os.write(connection.socket, answer)
+        except BlockingIOError:
+            pass
+        except OSError:
+            connection.abort("client")
+            return
+    if done < len(answer):
+        transport.write(memoryview(answer)[done:])
 
 
 def _send_past(connection: Connection, out: Sequence[Piece]) -> None:

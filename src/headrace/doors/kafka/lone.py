@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.doors.kafka import single, single_fetch
 from headrace.doors.kafka.api import fetch
-from headrace.doors.kafka.ends import send
+from headrace.doors.kafka.ends import send, send_now
 from headrace.wire.kafka import kernel
 from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.frame import MIN_REQUEST_BYTES, SIZE_BYTES
@@ -48,7 +48,7 @@ def take(connection: Connection, buffer: memoryview, end: int) -> bool:
     if answer is None:
         return False
     if not connection.closed:
-        connection.transport.write(answer)
+        send_now(connection, answer)
     metrics = connection.metrics
     metrics.produced += 1
     if connection.timing:
