@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from headrace.spark.jars import JarsMissing
 from headrace.spark.pipelines.run import state_of
@@ -133,7 +134,9 @@ def test_ctrl_c_while_spark_starts_or_works_leaves_no_java_and_shows_no_stack(
     assert state is not None and (state.state, state.error) == ("stopped", None)
 
 
-def test_what_fails_to_start_after_ctrl_c_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_to_start_after_ctrl_c_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
     """Maven, say, which fetches Delta's jars: it ends when its terminal's Ctrl-C does."""
     (tmp_path / "mvn").write_text("#!/bin/sh\nexit 130\n")
     (tmp_path / "mvn").chmod(0o755)
@@ -148,6 +151,7 @@ def test_what_fails_to_start_after_ctrl_c_was_interrupted(tmp_path: Path, monkey
         start(lambda: None)
     with pytest.raises(KeyboardInterrupt):
         start(_interrupted)
+    assert spark.range(3).count() == 3, "a session that was there before has nothing to do with it"
 
 
 def _interrupted() -> None:

@@ -76,11 +76,14 @@ def session(
 def own_session(
     name: str, master: str, settings: Mapping[str, str], *, delta: bool, log: Path, check: Callable[[], None]
 ) -> Iterator[SparkSession]:
-    """One whose Java ends with it, however far Spark came. A signal must not raise while it starts: PySpark that is
-    interrupted while it waits for Java forgets it, and Java waits for ever. It is `check` that may."""
+    """One whose Java ends with it, however far Spark came; one that was there before stays. A signal must not raise
+    while it starts: PySpark that is interrupted while it waits for Java forgets it, and Java waits for ever. It is
+    `check` that may."""
     from py4j.protocol import Py4JError
+    from pyspark import SparkContext
     from pyspark.errors import PySparkException
 
+    before = SparkContext._gateway
     try:
         try:
             spark = session(name, master, settings, delta=delta, log=log, check=check)
@@ -95,7 +98,8 @@ def own_session(
             with even_without_java():
                 spark.stop()
     finally:
-        _end_java()
+        if SparkContext._gateway is not before:
+            _end_java()
 
 
 @contextlib.contextmanager
