@@ -37,7 +37,6 @@ from headrace.spark.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.client.blocking import Client
     from headrace.client.sinks import Member
 
 logger = logging.getLogger("headrace.spark")
@@ -81,31 +80,29 @@ def write(
     from headrace.spark.rows import shaped
 
     keep_memory()
-    gathered = _gathered(tables)
-    first = next(gathered, None)
-    if first is None:
-        return Written(query, batch, None, 0)
-    with headrace.connect(options.servers, CLIENT_ID, options.timeout) as client:
-        member = None
-        if number is not None:
-            context = TaskContext.get()
-            task = f"{context.partitionId()}.{context.attemptNumber()}" if context is not None else "0.0"
-            member = client.admin.open_member(query, number, task, int(options.sink_timeout_s * 1000))
-        rows = 0
-        try:
-            with (
-                _renewed(client, query, number, options.sink_timeout_s) as renewal,
-                client.column_producer(member=member, compression=options.compression) as producer,
-            ):
-                for topic, table in shaped(_chained(first, gathered), options):
-                    renewal.check()
-                    rows += producer.put(topic, table)
-                producer.flush()
-        except BaseException:
-            if member is not None:
-                with contextlib.suppress(HeadraceError):  # it is aborted in time by itself
-                    client.admin.abort_batch(query, batch, [member])
-            raise
+    with _renewed(options, query, number) as renewal:  # from now on: others may be done before our first row is there
+        gathered = _gathered(tables)
+        first = next(gathered, None)
+        if first is None:
+            return Written(query, batch, None, 0)
+        with headrace.connect(options.servers, CLIENT_ID, options.timeout) as client:
+            member = None
+            if number is not None:
+                context = TaskContext.get()
+                task = f"{context.partitionId()}.{context.attemptNumber()}" if context is not None else "0.0"
+                member = client.admin.open_member(query, number, task, int(options.sink_timeout_s * 1000))
+            rows = 0
+            try:
+                with client.column_producer(member=member, compression=options.compression) as producer:
+                    for topic, table in shaped(_chained(first, gathered), options):
+                        renewal.check()
+                        rows += producer.put(topic, table)
+                    producer.flush()
+            except BaseException:
+                if member is not None:
+                    with contextlib.suppress(HeadraceError):  # it is aborted in time by itself
+                        client.admin.abort_batch(query, batch, [member])
+                raise
     spare_imports()
     return Written(query, batch, member, rows)
 
@@ -134,10 +131,12 @@ def _end(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], *
 
 
 class _Renewal:
-    """Keeps the members of a query alive while a task runs."""
+    """Keeps the members of a query alive while a task runs. It has connections of its own: a task without rows needs
+    none, and most tasks are done before anything has to be renewed."""
 
-    def __init__(self, client: Client, query: str, number: int, every_s: float) -> None:
-        self._client, self._query, self._number, self._every_s = client, query, number, every_s
+    def __init__(self, options: SinkOptions, query: str, number: int) -> None:
+        self._options, self._query, self._number = options, query, number
+        self._every_s = options.sink_timeout_s / RENEWALS
         self._over = threading.Event()
         self._fenced: ProducerFenced | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-renewal", daemon=True)
@@ -156,7 +155,8 @@ class _Renewal:
     def _run(self) -> None:
         while not self._over.wait(self._every_s):
             try:
-                self._client.admin.renew_members(self._query, self._number)
+                with headrace.connect(self._options.servers, CLIENT_ID, self._options.timeout) as client:
+                    client.admin.renew_members(self._query, self._number)
             except ProducerFenced as error:  # a newer run of the query: this one is not wanted any more
                 self._fenced = error
                 return
@@ -170,11 +170,11 @@ class _Nothing:
 
 
 @contextlib.contextmanager
-def _renewed(client: Client, query: str, number: int | None, timeout_s: float) -> Iterator[_Renewal | _Nothing]:
+def _renewed(options: SinkOptions, query: str, number: int | None) -> Iterator[_Renewal | _Nothing]:
     if number is None:
         yield _Nothing()
         return
-    renewal = _Renewal(client, query, number, timeout_s / RENEWALS)
+    renewal = _Renewal(options, query, number)
     renewal.start()
     try:
         yield renewal
