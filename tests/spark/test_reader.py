@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 import headrace
+from headrace.client.columns import STRETCH_BYTES
 from headrace.client.values import OffsetAt, TopicPartition
 from headrace.errors import OffsetOutOfRange
 from headrace.spark import reading
@@ -327,6 +328,20 @@ def test_a_batch_that_was_planned_beyond_the_end_of_its_log_is_told_and_not_wait
     assert sum(table.num_rows for table in reading.read(lenient._options, lenient._schema, beyond, {})) == 6
     strict.stop()
     lenient.stop()
+
+
+def test_large_records_come_in_tables_that_fit_into_a_tasks_memory(headrace_address: str, topic: str) -> None:
+    create(headrace_address, topic, 1)
+    with headrace.connect(headrace_address) as client, client.producer() as producer:
+        for number in range(200):
+            producer.put(topic, b"%d" % number + bytes(500_000))
+    found = reader(headrace_address, topic)
+    sizes, numbers = [], []
+    for table in reading.read(found._options, found._schema, [Range(topic, 0, 0, 200)], {}):
+        sizes.append(table.nbytes)
+        numbers += [value.as_py().rstrip(b"\0") for value in table.column("value")]
+    assert numbers == [b"%d" % number for number in range(200)]
+    assert max(sizes) < reading.GATHERED_BYTES + STRETCH_BYTES
 
 
 class CutAndGrown:

@@ -9,12 +9,17 @@ from typing import Any
 
 import fastavro
 import msgspec
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructType
 
 import headrace
+import headrace.decoding.json
+from headrace.client.columns import STRETCH_BYTES
+from headrace.spark import values
+from headrace.spark.options import source_options
 from tests.decoding.test_decoding import descriptors
 from tests.spark.data import create
 from tests.spark.test_stream import run, stream
@@ -53,6 +58,24 @@ def test_json_has_the_schema_that_is_asked_for_or_seen(spark: SparkSession, addr
     assert given.where("value.id = 2").count() == 1
     only = load(spark, address, topic, "value_error string", value_format="json")
     assert only.where("value_error is not null").count() == 1
+
+
+def test_a_schema_is_seen_in_as_many_values_as_fit_into_memory(
+    headrace_address: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(headrace_address, topic, *(b'{"id": %d, "text": "%s"}' % (number, b"x" * 500_000) for number in range(150)))
+    seen = []
+
+    def sampled(raw: pa.Array) -> pa.DataType:
+        seen.append(raw.nbytes)
+        return plain(raw)
+
+    plain = headrace.decoding.json.sampled
+    monkeypatch.setattr(headrace.decoding.json, "sampled", sampled)
+    given = {"servers": headrace_address, "subscribe": topic, "value.format": "json"}
+    kind = values.value_type(source_options(given, is_stream=False))
+    assert kind.simpleString() == "struct<id:bigint,text:string>"
+    assert 0 < seen[0] < values.SAMPLE_BYTES + STRETCH_BYTES
 
 
 def test_avro_protobuf_msgpack_and_text_are_decoded(

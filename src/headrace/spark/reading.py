@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SMALL_ROWS: Final = ROWS // 4  # tables with fewer rows are gathered: Spark pays for each, and a copy costs little
+GATHERED_BYTES: Final = 32 << 20  # of tables that are gathered: rows may be large, and a task's memory is not
 QUIET_S: Final = 2.0  # without a table, after which the broker is asked whether the ranges are still in its logs
 MAX_LOSSES: Final = 1000  # of one task's partitions, before it gives up going on without what is lost
 
@@ -42,16 +43,13 @@ def read(
     with headrace.connect(options.servers, CLIENT_ID, options.timeout) as client:
         ranges = unchanged(client, ranges, ids, lambda words: loss.report(words, options.is_loss_fatal))
         gathered: list[pa.RecordBatch] = []
-        rows = 0
+        rows = size = 0
         for table in _tables(client, options, ranges, names):
-            if table.num_rows >= SMALL_ROWS and not gathered:
-                yield shape.table(table)
-                continue
             gathered.append(table)
-            rows += table.num_rows
-            if rows >= SMALL_ROWS:
+            rows, size = rows + table.num_rows, size + table.nbytes
+            if rows >= SMALL_ROWS or size >= GATHERED_BYTES:
                 yield shape.table(joined(gathered))
-                gathered, rows = [], 0
+                gathered, rows, size = [], 0, 0
         if gathered:
             yield shape.table(joined(gathered))
     spare_imports()

@@ -33,6 +33,7 @@ BESIDE: Final = [StructField(RAW, BinaryType()), StructField(ERROR, StringType()
 OF_THEIR_OWN: Final = ("text", "avro", "protobuf")  # formats whose values have a type, whatever the user's schema says
 INLINE: Final = ("{", "[", '"')  # how an Avro schema begins, and the name of a file does not
 SAMPLE_ROWS: Final = 1000
+SAMPLE_BYTES: Final = 32 << 20  # of values, which may be large: fewer of them do then
 SAMPLE_S: Final = 5.0
 
 
@@ -131,13 +132,13 @@ def _sampled(options: SourceOptions) -> pa.DataType:
     finally:
         lookup.close()
     found: list[pa.Array] = []
-    rows = 0
+    rows = size = 0
     with headrace.connect(options.servers, CLIENT_ID, options.timeout) as client:
         if topics:
             with client.columns(*topics, columns=["value"], follow=False, isolation=options.isolation) as reader:
-                while rows < SAMPLE_ROWS and (table := reader.take(SAMPLE_S)) is not None:
+                while rows < SAMPLE_ROWS and size < SAMPLE_BYTES and (table := reader.take(SAMPLE_S)) is not None:
                     found.append(table.column("value"))
-                    rows += table.num_rows
+                    rows, size = rows + table.num_rows, size + table.nbytes
     if not rows:
         raise InvalidOption(f"{options.shown} is empty, so that no schema can be seen in it: give a schema")
     kind = headrace.decoding.json if options.value_format == "json" else headrace.decoding.msgpack
