@@ -20,6 +20,8 @@ from headrace.spark.pipelines.settings import parse, settings_of, tree_of
 from tests.pipelines.commands import Commands, Ended
 from tests.pipelines.conftest import send
 
+pytestmark = pytest.mark.timeout(600)  # several commands, each a Python of its own, on a busy machine
+
 USAGE, UNREACHABLE, NOT_FOUND, REFUSED = 2, 3, 4, 5
 QUICKLY_S = 30.0  # a fraction of it on a machine that has nothing else to do
 NOBODY = "127.0.0.1:1"

@@ -11,6 +11,8 @@ from headrace.spark.pipelines.preflight import check_ready
 from headrace.spark.pipelines.settings import settings_of
 from tests.pipelines.conftest import send
 
+pytestmark = pytest.mark.timeout(300)  # the first run fetches Kafka
+
 
 @pytest.mark.parametrize(
     ("sections", "writes"),

@@ -20,9 +20,10 @@ from tests.clients.conftest import program
 from tests.spark.data import create
 from tests.support import serving
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 500.0  # of all of them together
 SOON_S = 30.0  # a start of Spark's processes, on a machine that may be busy; none waits for a time-out
 NOBODY = "127.0.0.1:1: connection refused; is a broker running there, and is that its Kafka port?"
 UNKNOWN = "topic 'no-such-topic': there is no such topic"
@@ -85,7 +86,7 @@ def stumbled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stumbled]:
     with serving(tmp_path_factory.mktemp("node")) as node:
         create(node.address, "t", 1)
         command = [sys.executable, "-m", "tests.spark.stumbles", node.address, "t", str(tmp_path_factory.mktemp("at"))]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode == 0, done.stderr[-5000:]
         yield Stumbled(json.loads(done.stdout.splitlines()[-1]), done.stderr)
 

@@ -16,7 +16,8 @@ import headrace
 import headrace.spark
 from tests.spark.data import create, fill, records, rows
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
+LIMIT_S = 180.0  # until a first micro-batch is done, on a busy machine
 
 
 def stream(spark: SparkSession, address: str, topic: str, **options: Any) -> DataFrame:
@@ -37,7 +38,7 @@ def run(frame: DataFrame, folder: Path) -> StreamingQuery:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIMIT_S
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -21,10 +21,10 @@ from tests.spark.data import create, fill, records
 from tests.spark_cluster.cluster import running, stranger
 from tests.support import serving
 
-pytestmark = pytest.mark.timeout(300)  # the first run fetches jars
+pytestmark = pytest.mark.timeout(600)  # the first run fetches jars
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 JOB = Path(__file__).with_name("job.py")
-JOB_LIMIT_S = 240.0
+JOB_LIMIT_S = 500.0
 COUNT = 1_000
 FORMS = ("headrace", "kafka")
 
