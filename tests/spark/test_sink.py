@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import headrace
 import headrace.spark
 from tests.spark.data import create, values
-from tests.spark.test_stream import stream
+from tests.spark.test_stream import stream, until
 
 pytestmark = pytest.mark.timeout(300)  # the first run fetches Kafka
 
@@ -174,8 +174,12 @@ def test_a_task_that_fails_after_it_wrote_leaves_nothing_behind(
     write(frame.mapInArrow(failing, "value string"), headrace_address, topic)
     assert len(values(headrace_address, topic)) == 200_000
     with headrace.connect(headrace_address) as client:
-        states = {one.state for one in client.admin.list_transactions() if one.id not in known}
-    assert "CompleteCommit" in states and "Ongoing" not in states
+
+        def states() -> set[str]:
+            return {one.state for one in client.admin.list_transactions() if one.id not in known}
+
+        until(lambda: "CompleteCommit" in states())  # that it is complete is written after the answer to the commit
+        assert "Ongoing" not in states()
 
 
 @pytest.mark.parametrize(
