@@ -23,12 +23,13 @@ from headrace.log.appending import Appending
 from headrace.log.checkpoint import Checkpoint
 from headrace.log.config import Done, LogConfig, OnEvent, Staged, ignore_error, ignore_event
 from headrace.log.damage import Hole, save_holes
+from headrace.log.index import Index
 from headrace.log.memory import MemoryLog
 from headrace.log.reader import FileRead, ReadResult, Wish, read_plain
 from headrace.log.recovered import Recovered
 from headrace.log.segment import Segment
 from headrace.log.services import Services
-from headrace.log.span import SPAN_BYTES, Span, find_span
+from headrace.log.span import SPAN_BYTES, Span, doubt_around, find_span, look_ahead
 from headrace.log.times import MaxTimeLookup, TimeLookup
 from headrace.log.transactions import MANY_ABORTED, MAX_ABORTED
 from headrace.log.truncation import truncate
@@ -111,6 +112,7 @@ class Log(Appending):
             if segment.index is not None and not services.patience.doubts(segment):
                 handle = services.budget.open(segment)
                 if not self.holes and not segment.has_gaps:
+                    look_ahead(services.files, handle, segment, *self._stretch(segment.index, segment, wish))
                     found = read_plain(services.files, handle, segment, segment.index, wish, interval_bytes)
                 if found is None:
                     read = self._file_read(segment, wish)
@@ -121,12 +123,16 @@ class Log(Appending):
             if segment.index is None:
                 segment.doubt()
             else:
-                _, position = segment.index.find(max(0, wish.offset - segment.base))
-                segment.doubt_around(position, position + wish.max_bytes + interval_bytes)
+                doubt_around(segment, *self._stretch(segment.index, segment, wish))
             services.metrics.disk_reads += 1
             return read or self._file_read(segment, wish)
         services.metrics.file_reads += 1
         return found
+
+    def _stretch(self, index: Index, segment: Segment, wish: Wish) -> tuple[int, int]:
+        """Where a read looks that finds what it expects."""
+        _, position = index.find(max(0, wish.offset - segment.base))
+        return position, position + wish.max_bytes + self.config.index_interval_bytes
 
     def span(self, offset: int, max_bytes: int, up_to: int | None = None) -> Span | None:
         """What `read` would give, as a place in a file whose bytes need not be looked at. None: read it."""

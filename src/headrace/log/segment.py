@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 CLOSED = -1
 NOTHING = 1 << 62  # a position that no file reaches
 SEEN_STRETCHES = 32  # consumers that go through one segment at their own pace, and doubts between them
-AHEAD_BYTES = 16 << 20  # more than a kernel reads around what it was asked for, however it was set up
 
 
 class Part(Protocol):
@@ -107,14 +106,11 @@ class Segment:
     def is_true(self, begin: int, end: int) -> bool:
         return begin >= self.true_from or any(first <= begin and end <= last for first, last in self.seen)
 
-    def doubt(self) -> None:
-        """Nothing of what is there now is known any more."""
-        self.true_from, self.seen = self.size, ()
+    def knows_some(self, begin: int, end: int) -> bool:
+        return self.true_from < min(end, self.size) or any(first < end and begin < last for first, last in self.seen)
 
-    def doubt_around(self, begin: int, end: int) -> None:
-        """Some of that stretch has left memory: what comes back from the disk is to be checked again, and with it what
-        the kernel may bring back beside it."""
-        begin, end = begin - AHEAD_BYTES, end + AHEAD_BYTES
+    def doubt(self, begin: int = 0, end: int = NOTHING) -> None:
+        """What of that stretch is there now is not known to be true any more."""
         left = [(self.true_from, min(self.size, begin))]
         for first, last in self.seen:
             left += [(first, min(last, begin)), (max(first, end), last)]

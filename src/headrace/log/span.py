@@ -17,13 +17,14 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from headrace.log.tail import ReadResult
-from headrace.ports import Unseen
+from headrace.ports import Files, Unseen
 
 if TYPE_CHECKING:
     from headrace.log.segment import Segment
     from headrace.log.services import Services
 
 SPAN_BYTES = 64 << 10  # below this, to copy is as cheap as to ask
+AHEAD_BYTES = 16 << 20  # more than a kernel reads beyond what it was asked for, however it was set up
 _OFFSET = Struct(">q")  # what a batch begins with
 
 
@@ -64,6 +65,20 @@ class Span(Unseen):
         return OSError(f"{self._segment.path()} is shorter than what was written to it")
 
 
+def doubt_around(segment: Segment, begin: int, end: int) -> None:
+    """Some of that stretch has left memory: what comes back from the disk is to be checked again, and with it what the
+    kernel brings back beside it."""
+    segment.doubt(begin - AHEAD_BYTES, end + AHEAD_BYTES)
+
+
+def look_ahead(files: Files, handle: int, segment: Segment, begin: int, end: int) -> None:
+    """Before that stretch is read: the kernel may read ahead of it. If something there has left memory, it would come
+    back unnoticed, and is doubted now."""
+    reach = min(end + AHEAD_BYTES, segment.size)
+    if segment.knows_some(begin, reach) and not files.is_resident(handle, reach - begin, begin):
+        segment.doubt(begin, reach)
+
+
 def find_span(services: Services, segment: Segment, offset: int, max_bytes: int, up_to: int) -> Span | None:
     """From the batch with `offset`, none that reaches `up_to` or beyond."""
     index = segment.index
@@ -87,7 +102,7 @@ def find_span(services: Services, segment: Segment, offset: int, max_bytes: int,
     try:
         handle = services.budget.open(segment)
         if not services.files.is_resident(handle, size, begin):
-            segment.doubt_around(begin, end)
+            doubt_around(segment, begin, end)
             return None
         first = services.files.pread(handle, _OFFSET.size, begin)
     except OSError:
