@@ -12,7 +12,7 @@ from headrace.records import codec
 from headrace.records.header import BatchHeader
 from headrace.records.record import Record
 
-OPENED_RECORDS: Final = 1 << 20  # as many as librdkafka puts into one batch if it is asked to
+OPENED_RECORDS: Final = 1 << 17  # more than a megabyte holds without compression; some hundred milliseconds at worst
 OPENED_BYTES: Final = 32 << 20  # without compression: some ten milliseconds
 
 
