@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
 
+import headrace
 from headrace.spark.pipelines.quoting import quoted
 from headrace.spark.pipelines.settings import Archive, Deadletter, Settings
 from headrace.spark.pipelines.steps import time_column
 from headrace.spark.pipelines.store import STAGING, Plan, Store
+from headrace.spark.sink_options import AT_LEAST_ONCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,6 +36,7 @@ class ArchiveWriter:
         self._archive, self._settings, self._aside = archive, settings, aside
         self._store: Store | None = None
         self._query = ""
+        self._is_ledger_kept: bool | None = None  # by the broker, for the bad rows; None: it was not asked yet
 
     def write(self, batch: DataFrame, number: int) -> None:
         if not self._query:
@@ -59,7 +62,17 @@ class ArchiveWriter:
 
     def _set_aside(self, bad: DataFrame, number: int) -> None:
         writer = bad.write.format("headrace").mode("append").option("servers", self._settings.servers)
-        writer.option("writeId", self._query).option("batchId", str(number)).save()
+        if self._has_ledger():
+            writer.option("writeId", self._query).option("batchId", str(number)).save()
+        else:
+            writer.option("guarantee", AT_LEAST_ONCE).save()
+
+    def _has_ledger(self) -> bool:
+        """A broker that is not ours has none, as was said before the run."""
+        if self._is_ledger_kept is None:
+            with headrace.connect(self._settings.servers) as client:
+                self._is_ledger_kept = client.admin.has_sinks()
+        return self._is_ledger_kept
 
     # Parquet
 

@@ -15,7 +15,7 @@ CAUSED_BY: Final = "\nCaused by: "
 JAVA_CALL: Final = re.compile(r"An error occurred while calling .*\n: ")
 JAVA_ENDED: Final = re.compile(r'^(?:Exception in thread "main" |Error: |Invalid )', re.MULTILINE)
 LOG_BYTES: Final = 64 * 1024  # of a log that is looked through
-OURS: Final = re.compile(r"\bheadrace[\w.]*\.[A-Z]\w*: ")  # an error of ours comes without a traceback
+OURS: Final = re.compile(r"\bheadrace[\w.]*\.[A-Z]\w*: ")  # an error of ours, behind what Spark says of it
 OTHER_SOURCES: Final = "sources in the checkpoint offsets and now there are"
 OTHER_PARTS: Final = (
     "the file has other parts than when its checkpoint was made ([deadletter] or a source came or went), and a query"
@@ -24,19 +24,18 @@ OTHER_PARTS: Final = (
 
 
 def cause_of(error: BaseException) -> str:
-    """The sentence in stacks of Java's and Python's that says what went wrong: the end of the innermost traceback,
-    else what we said, else what Spark says first."""
+    """The sentence in stacks of Java's and Python's that says what went wrong: the end of the innermost traceback, else
+    what Spark says first; of either, what we said, if we did."""
     text = JAVA_CALL.sub("", str(error))
     if OTHER_SOURCES in text:
         return OTHER_PARTS
     if TRACEBACK in text:
-        said = _sentence(text.rpartition(TRACEBACK)[2].splitlines()[1:])
+        spoken = _sentence(text.rpartition(TRACEBACK)[2].splitlines()[1:])
     else:
         spoken = text.partition(" terminated with exception: ")[2] or text
-        if (ours := OURS.search(spoken)) is not None:
-            return spoken[ours.end() :].splitlines()[0].partition(" SQLSTATE: ")[0].strip()
-        said = _sentence(spoken.splitlines())
-    said = _plain(said.partition(" SQLSTATE: ")[0].strip())
+    if (ours := OURS.search(spoken)) is not None:
+        return spoken[ours.end() :].splitlines()[0].partition(" SQLSTATE: ")[0].strip()
+    said = _plain(_sentence(spoken.splitlines()).partition(" SQLSTATE: ")[0].strip())
     if said.endswith(":") and CAUSED_BY in text:
         return cause_of(RuntimeError(text.rpartition(CAUSED_BY)[2]))
     return said or type(error).__name__
