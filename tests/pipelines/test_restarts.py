@@ -23,6 +23,8 @@ from tests.pipelines.test_topics import read
 
 pytestmark = pytest.mark.timeout(600)  # several runs of Spark, on a busy machine
 
+running = importlib.import_module("headrace.spark.pipelines.run")  # the package has a function of that name
+
 
 @pytest.mark.parametrize(
     ("rate", "rows"), [(0.0, beginnings.BATCH_ROWS), (0.01, 1), (1000.0, 5000), (1e9, beginnings.BATCH_ROWS)]
@@ -105,9 +107,11 @@ def test_steps_that_are_stopped_between_micro_batches_end_as_those_that_are_not(
     headrace_address: str,
     topic: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     steps: dict[str, Any],
     outputs: Sequence[str],
 ) -> None:
+    monkeypatch.setattr(running, "LOOK_S", 0.05)
     shuffled = [(number * 37) % 151 for number in range(151)]
     send(headrace_address, topic, [order_at(number, number - number % 7) for number in shuffled] + [order_at(9_999, 1)])
 
@@ -116,7 +120,7 @@ def test_steps_that_are_stopped_between_micro_batches_end_as_those_that_are_not(
             "name": name,
             "servers": headrace_address,
             "folder": str(tmp_path / name),
-            "source": {"topic": topic, "format": "json", "schema": SCHEMA, "max_rows": 20},
+            "source": {"topic": topic, "format": "json", "schema": SCHEMA, "max_rows": 15},
             **{step: one | ({"topic": f"{topic}.{name}.bad"} if "topic" in one else {}) for step, one in steps.items()},
             "target": {"topic": f"{topic}.{name}.out"},
         }
@@ -166,7 +170,6 @@ def test_a_query_that_fails_while_it_is_asked_to_stop_has_failed_says_why_and_le
     def without_java(_: SparkSession) -> None:
         raise Py4JError("it is gone")
 
-    running = importlib.import_module("headrace.spark.pipelines.run")  # the package has a function of that name
     monkeypatch.setattr(running, "LOOK_S", 0.001)
     monkeypatch.setattr(running, "_drain", without_java)
     send(headrace_address, topic, [b"nonsense"])
@@ -180,11 +183,17 @@ def test_a_query_that_fails_while_it_is_asked_to_stop_has_failed_says_why_and_le
     settings = pipelines.settings_of(tree)
     listening = len(piping._jsparkSession.streams().listListeners())
 
+    was_under_way = list[bool]()
+
     def is_under_way() -> bool:
-        return any(query.status["isTriggerActive"] for query in piping.streams.active if query.name == "p")
+        was_under_way.append(
+            any(query.status["isTriggerActive"] for query in piping.streams.active if query.name == "p")
+        )
+        return was_under_way[-1]
 
     with pytest.raises(PipelineFailed, match="the value is not JSON of the schema"):
         pipelines.run(piping, settings, lambda _: None, is_under_way)
+    assert was_under_way[-1], "it failed before it was asked to stop"
     state = state_of(settings.home)
     assert state is not None
     assert state.state == "failed"

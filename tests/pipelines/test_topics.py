@@ -183,7 +183,8 @@ def test_a_replay_keeps_its_rate(headrace_address: str, topic: str, run: Run, tm
         return sum(one.seconds for one in recorded(tmp_path / name))
 
     fast_s = min(took_s("first", 0.0), took_s("second", 0.0))  # what Spark takes anyway: the first run warms it up
-    assert took_s("again", 20.0) - fast_s > 3.0  # 100 rows are 5 s; the rest is for a machine that is less busy by then
+    paced_s = fast_s + 5.0  # more than that, however busy the machine is; Spark's own time only adds to it
+    assert took_s("again", 100 / paced_s) > paced_s - 0.1
     again, before = read(headrace_address, f"{topic}.again", 100), read(headrace_address, topic, 100)
     assert [record.value for record in again] == [order_at(0, number) for number in range(100)]
     assert [record.timestamp_ms for record in again] == [record.timestamp_ms for record in before]
