@@ -15,8 +15,9 @@ import pytest
 from headrace.broker.broker import NewTopic
 from headrace.doors.kafka.api.fetch import BY_ID_FROM
 from headrace.log.files import OsFiles
+from headrace.log.log import Log
 from headrace.ports import Buffer
-from headrace.records.codec import decode, encode
+from headrace.records.codec import Producer, decode, encode
 from headrace.records.record import Record
 from headrace.wire.kafka import fetch, fetch_client, header
 from headrace.wire.kafka.errors import Code
@@ -28,7 +29,8 @@ from headrace.wire.kafka.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from tests.doors.asking import Asker, asking
+from tests.doors.asking import Asker, asking, create
+from tests.log.keyed import end_transaction, put, transactional
 
 VERSIONS = [fetch.OLDEST, 7, 11, 12]
 
@@ -208,3 +210,46 @@ async def test_a_poll_does_not_wait_for_more_than_its_answer_may_hold_of_what_li
         (one,) = await ask(asker, 11, [want(max_bytes=1500)], max_wait_ms=5000, min_bytes=2000)
         assert values(one) == [b"x" * 1000]
         assert time.monotonic() - begin < 4
+
+
+async def test_a_poll_before_a_gap_that_ends_at_an_open_transaction_waits_as_at_the_end(asker: Asker) -> None:
+    configs = {"cleanup.policy": "compact", "delete.retention.ms": "0", "min.cleanable.dirty.ratio": "0.01"}
+    topic = await create(asker, "gap", configs=configs)
+    log = (await topic.partitions[0].opened()).log
+    assert isinstance(log, Log)
+    open_one = Producer(8, 0, 0)
+    for pair in ((b"a", b"a"), (b"k", b"v"), (b"k", None)):
+        put(log, pair, now_ms=now_ms())
+    log.start_segment(log.written_offset, now_ms())
+    transactional(log, open_one, (b"k", b"w"), now_ms=now_ms())
+    synced = asyncio.get_running_loop().create_future()
+    log.when_synced(log.written_offset, synced.set_result)
+    assert await synced is None
+    deadline = time.monotonic() + 30
+    while log.segments[0].revision < 2:  # one round for the value, one for its tombstone
+        assert time.monotonic() < deadline
+        log.services.compactor.look(log, now_ms())
+        await asyncio.sleep(0.05)
+
+    async def poll(wait_ms: int) -> tuple[FetchedPartition, float]:
+        request = FetchRequest(
+            topics=[FetchTopic("gap", None, [want(offset=1)])], max_wait_ms=wait_ms, min_bytes=1, isolation_level=1
+        )
+        began = time.monotonic()
+        raw = await asker.answer(fetch_client.encode_request(11, 5, "x", request))
+        _, at = header.read_response_header(raw, 0, len(raw), header.FETCH, 11)
+        return fetch_client.decode_response(raw, at, len(raw), 11).topics[0].partitions[0], time.monotonic() - began
+
+    found, took_s = await poll(300)
+    assert (found.error, found.size) == (0, 0) and took_s >= 0.3
+    waiting = asyncio.ensure_future(poll(60_000))
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    end_transaction(log, open_one, commit=True, now_ms=now_ms())
+    topic.partitions[0].wake()
+    found, took_s = await waiting
+    assert values(found)[:1] == [b"w"] and took_s < 50
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

@@ -272,6 +272,7 @@ class Fetch:
     async def _read_disk(self, looked: list[tuple[Asked, Found]], size: int) -> None:
         door = self.connection.door
         read: list[tuple[Asked, Found]] = []
+        ends = self._ends()
         door.unsent.reading_bytes += size
         try:
             for one, found in looked:
@@ -283,7 +284,20 @@ class Fetch:
                 read.append((one, found))
         finally:
             door.unsent.reading_bytes -= size
-        self._finish(read)
+        is_due = door.stopping or door.loop.time() >= self._deadline
+        if is_due or any(not isinstance(found, ReadResult) or found.size for _, found in read):
+            self._finish(read)
+            return
+        # Compaction has left nothing between the offset and the last stable one: as at the end of the log.
+        self._done = False
+        self._wait()
+        if self._ends() != ends:
+            self._news()
+
+    def _ends(self) -> list[tuple[int, int]]:
+        asked = self.session.asked.values() if self.session is not None else self._asked
+        parts = [one.partition for one in asked if one.partition is not None and one.partition.log is not None]
+        return [(partition.high_watermark, partition.last_stable_offset) for partition in parts]
 
     # Answering
 
