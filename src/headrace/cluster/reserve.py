@@ -1,4 +1,4 @@
-"""Room that is set aside for the next start: a file of zeros.
+"""Room that is set aside for the next start: a file of bytes that no file system makes fewer.
 
 What a start writes is little, but it cannot do without: a term, and an entry that gives partitions their next leader
 epochs. On a full disk there would be no room for it, and only a node that runs lets go of what retention says may go.
@@ -10,6 +10,7 @@ synced: what a power loss takes of it is free again.
 from __future__ import annotations
 
 import contextlib
+from random import Random
 
 from headrace.log.writing import is_short_of_handles, write_all
 from headrace.ports import Files
@@ -36,7 +37,7 @@ class Reserve:
         try:
             handle = self._files.open(self._path, create=True)
             try:
-                write_all(self._files, handle, bytes(RESERVE_BYTES), 0)
+                write_all(self._files, handle, Random(RESERVE_BYTES).randbytes(RESERVE_BYTES), 0)
             finally:
                 self._files.close(handle)
         except OSError as error:

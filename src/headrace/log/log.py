@@ -181,7 +181,8 @@ class Log(Appending):
         try:
             if self.broken:
                 raise self.failed or StorageFailed(f"the log in {self.folder} is closed")
-            self._note_hole(hole)
+            with self.services.one_by_one:
+                self._note_hole(hole)
         finally:
             noting.remove(self.folder)
 
