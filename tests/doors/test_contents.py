@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from tests.doors.asking import asking, create
 
 GOOD = codec.encode([Record(b"k", b"v", (), 1000), Record(b"k", b"v", (), 1000)])
 LIST_OFFSETS, BY_VERSION, MAX_TIMESTAMP = 2, 7, -3
-MOST_MIB, MOST_STALL_S = 250, 0.6  # of 128 MiB that are unfolded and 19 million records that are not made
+MOST_MIB, MOST_STALL_S = 150, 0.6  # of millions of records: unfolded at the most, and not made
 
 
 def sealed(batch: bytearray | bytes, **changes: int) -> bytearray:
@@ -50,15 +49,30 @@ async def send(asker: Any, topic: str, batch: bytes | bytearray) -> Any:
 
 
 async def longest_stall(task: asyncio.Future[Any]) -> float:
-    worst, last = 0.0, time.monotonic()
+    """Between two turns of the loop, in seconds that this process worked: what others have of the machine is no part of
+    it, and what a thread does that lets nobody else run is."""
+    worst, last = 0.0, time.process_time()
     while not task.done():
         await asyncio.sleep(0.005)
-        worst, last = max(worst, time.monotonic() - last), time.monotonic()
+        now = time.process_time()
+        worst, last = max(worst, now - last), now
     return worst
 
 
-def most_mib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+class Peak:
+    """The most memory that this process has had since, beyond what it has now."""
+
+    def __init__(self) -> None:
+        Path("/proc/self/clear_refs").write_text("5")  # the most so far is what it is now
+        self._before_mib = self._most_mib()
+
+    @property
+    def grown_mib(self) -> int:
+        return self._most_mib() - self._before_mib
+
+    def _most_mib(self) -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) // 1024
 
 
 async def offset_at(asker: Any, topic: str, timestamp: int) -> list_offsets.FoundOffset:
@@ -75,11 +89,12 @@ async def test_more_records_than_are_looked_at_on_the_loop_are_too_large_and_soo
     async with asking(tmp_path) as asker:
         await create(asker, "t", configs=config)
         assert (await send(asker, "t", GOOD)).error == 0
-        before = most_mib()
-        task = asyncio.ensure_future(send(asker, "t", bomb(19_000_000, has_key=True)))
+        large = bomb(19_000_000, has_key=True)
+        peak = Peak()
+        task = asyncio.ensure_future(send(asker, "t", large))
         assert await longest_stall(task) < MOST_STALL_S
         assert task.result().error == Code.MESSAGE_TOO_LARGE
-        assert most_mib() - before < MOST_MIB
+        assert peak.grown_mib < MOST_MIB
         assert (await send(asker, "t", bomb(1000, has_key=True))).error == 0
         assert (await send(asker, "t", bomb(OPENED_RECORDS + 1, has_key=True))).error == Code.MESSAGE_TOO_LARGE
 
@@ -105,11 +120,11 @@ async def test_a_time_is_looked_up_among_millions_of_records_without_making_them
     async with asking(tmp_path) as asker:
         await create(asker, "t")
         assert (await send(asker, "t", bomb(3_000_000, has_key=False))).error == 0
-        before = most_mib()
+        peak = Peak()
         task = asyncio.ensure_future(offset_at(asker, "t", 1000))
         assert await longest_stall(task) < MOST_STALL_S
         assert (task.result().offset, task.result().timestamp) == (0, 1000)
-        assert most_mib() - before < MOST_MIB
+        assert peak.grown_mib < MOST_MIB
 
 
 @pytest.mark.parametrize("storage", ["disk", "memory"])
