@@ -152,25 +152,39 @@ def test_aiokafka_reads_in_a_group_and_goes_on_from_its_commit(address, filled):
 
 def test_kafka_python_members_share_a_topic(address, filled):
     found: list[bytes] = []
+    held: list[set[int]] = [set(), set()]
+    is_over = threading.Event()
+    deadline = time.monotonic() + LIMIT_S
 
-    def member() -> None:
+    def member(number: int) -> None:
         one = KafkaConsumer(
             filled,
             bootstrap_servers=address,
             group_id=f"kpy-{filled}",
             auto_offset_reset="earliest",
-            consumer_timeout_ms=4000,
+            heartbeat_interval_ms=200,
         )
-        found.extend(message.value for message in one)
+        while not is_over.is_set() and time.monotonic() < deadline:
+            for messages in one.poll(timeout_ms=100).values():
+                found.extend(message.value for message in messages)
+            held[number] = {place.partition for place in one.assignment()}
+            if len(set(found)) == COUNT and is_shared(*held):
+                is_over.set()
         one.close()
 
-    threads = [threading.Thread(target=member) for _ in range(2)]
+    threads = [threading.Thread(target=member, args=(number,)) for number in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(LIMIT_S)
+        thread.join(2 * LIMIT_S)
+        assert not thread.is_alive()
+    assert is_over.is_set(), f"{len(set(found))} of {COUNT} records came; the members have {held}"
     assert set(map(int, found)) == set(range(COUNT))
     assert committed(address, f"kpy-{filled}", filled) == [COUNT // PARTITIONS] * PARTITIONS
+
+
+def is_shared(mine: set[int], others: set[int]) -> bool:
+    return len(mine) == len(others) == PARTITIONS // 2 and mine | others == set(range(PARTITIONS))
 
 
 def test_kcat_reads_in_a_group(address, filled):

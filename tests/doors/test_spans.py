@@ -168,7 +168,11 @@ async def test_a_reader_that_takes_nothing_for_a_while_gets_all_of_it_and_in_ord
     with link:
         wish = question(asker, ALONE, 0, partition_bytes=8 * MIB)
         await loop.sock_sendall(link, bytes(wish) + bytes(wish))
-        await asyncio.sleep(0.3)
+        for _ in range(1000):
+            if files.sent_bytes:
+                break
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)  # until the socket takes no more
         assert 0 < files.sent_bytes < len(stored), "the socket took some of it"
         for _ in range(2):
             size = int.from_bytes(await _exactly(link, 4))

@@ -133,12 +133,12 @@ def test_a_stop_while_topics_are_made_keeps_those_that_were_acknowledged(tmp_pat
     with serving(tmp_path) as node:
         thread = threading.Thread(target=make, args=(node.address, "made"))
         thread.start()
-        time.sleep(0.4)
+        wait_until(lambda: len(made) > 5)
         assert node.stop() == 0
         thread.join(10)
+        assert not thread.is_alive()
         node.start()
         with Wire(node.address) as wire:
-            assert made
             for topic in made:
                 assert wire.fetch(topic, 0, partition=2, max_wait_ms=0).error == 0
 
@@ -146,7 +146,7 @@ def test_a_stop_while_topics_are_made_keeps_those_that_were_acknowledged(tmp_pat
 def test_connects_during_the_stop_are_refused_or_closed(tmp_path: Path) -> None:
     with serving(tmp_path) as node:
         flood = Flood(node.address, "flood", 1)
-        time.sleep(0.2)
+        wait_until(lambda: len(flood.acknowledged) > 50)
         ended = threading.Event()
 
         def connect() -> None:
