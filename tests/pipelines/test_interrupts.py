@@ -33,6 +33,7 @@ topic = "{topic}.copy"
 CTRL_C = b"\x03"
 ENDED = "Z"  # how ps shows a process that nobody has asked after yet
 OTHER_MOMENTS = [(0.5, 3), (1.0, 1), (2.0, 1), (3.0, 1), (4.0, 1), (4.0, 3), (6.0, 1), (6.0, 3), (8.0, 3)]
+GONE_WITHIN_S = 10.0  # Spark's Python processes: they end when they see that Java has, and nobody waits for that
 SHELL = ("bash", "--norc", "--noprofile", "-i")
 
 
@@ -88,6 +89,10 @@ class Terminal:
         os.close(self._ours)
 
 
+def is_java(args: str) -> bool:
+    return Path(args.split()[0]).name == "java"
+
+
 @pytest.fixture
 def terminal(tmp_path: Path, topic: str) -> Iterator[Terminal]:
     (tmp_path / "copy.toml").write_text(PIPELINE.format(topic=topic))
@@ -96,7 +101,7 @@ def terminal(tmp_path: Path, topic: str) -> Iterator[Terminal]:
     terminal.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seconds", "presses"),
     [(0.0, 1), (2.0, 3), (8.0, 1), *(pytest.param(*one, marks=pytest.mark.long) for one in OTHER_MOMENTS)],
@@ -126,7 +131,12 @@ def test_ctrl_c_while_spark_starts_or_works_leaves_no_java_and_shows_no_stack(
     # Not in one line with the command: a press that comes when it is about to end would be the shell's, and end both.
     terminal.type(b"echo code' 'is $?\n")
     code = terminal.until(r"code is \d+")
-    assert terminal.processes() == {}, terminal.shown
+    left = terminal.processes()
+    assert [args for args in left.values() if is_java(args)] == [], terminal.shown
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while left := terminal.processes():
+        assert time.monotonic() < deadline, f"{left} stayed: {terminal.shown}"
+        time.sleep(LOOK_S)
     assert code == "code is 130", terminal.shown
     assert "Traceback" not in terminal.shown and "ERROR" not in terminal.shown, terminal.shown
     assert len(re.findall("ending; Spark|finishing the", terminal.shown)) == 1, terminal.shown
