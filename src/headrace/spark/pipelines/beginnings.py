@@ -19,7 +19,7 @@ from headrace.spark.pipelines.archive import DATE
 from headrace.spark.pipelines.decoding import decoded, told
 from headrace.spark.pipelines.quoting import quoted
 from headrace.spark.pipelines.replayed import check_unmerged
-from headrace.spark.pipelines.settings import Replay, Rollup, Settings, Source
+from headrace.spark.pipelines.settings import Replay, Settings, Source
 from headrace.spark.pipelines.steps import time_column
 from headrace.spark.pipelines.store import INSIDE, Store
 from headrace.spark.pipelines.times import time_ms
@@ -91,10 +91,9 @@ def _replayed(spark: SparkSession, settings: Settings, replay: Replay) -> DataFr
     return frame
 
 
-def has_date_of_archive(spark: SparkSession, settings: Settings) -> bool:
-    """Whether the column `date` of rows is the one that an archive made for its folders, and nothing that came."""
-    replay = settings.beginning
-    if not isinstance(replay, Replay) or not replay.path or any(isinstance(step, Rollup) for step in settings.steps):
+def has_date_of_archive(spark: SparkSession, replay: Source | Replay) -> bool:
+    """Whether the column `date` of its rows is the one that an archive made for its folders, and nothing that came."""
+    if not isinstance(replay, Replay) or not replay.path:
         return False
     if replay.format == "parquet":
         return Store(spark, replay.path).exists(INSIDE)

@@ -21,7 +21,7 @@ from headrace.spark.pipelines.quoting import quoted
 from headrace.spark.pipelines.settings import Deadletter, Replay, Rollup, Settings, Source, Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 READ: Final = ("key", "value", "topic", "partition", "offset", "timestamp")  # the columns of an archive of records
 TIMES: Final = {  # as exact in JSON as Spark has them
@@ -54,9 +54,12 @@ def make_topics(settings: Settings) -> None:
 
 def are_records(frame: DataFrame, settings: Settings) -> bool:
     """Whether rows are records as they came. What was decoded or rolled up may have columns of the same names."""
+    return not any(isinstance(step, Rollup) for step in settings.steps) and came_as_records(frame, settings)
+
+
+def came_as_records(frame: DataFrame, settings: Settings) -> bool:
+    """Whether they are when they are read, before any step."""
     begin = settings.beginning
-    if any(isinstance(step, Rollup) for step in settings.steps):
-        return False
     if isinstance(begin, Source):
         return begin.format == "raw"
     kinds = {field.name: field.dataType for field in frame.schema}
@@ -77,8 +80,7 @@ def records_of(frame: DataFrame, target: Target, *, as_they_came: bool, left_out
         headers = sf.col("headers") if "headers" in frame.columns else sf.lit(None)  # of archives that have none
         at = sf.col("timestamp")
     else:
-        own = [name for name in frame.columns if not name.startswith("_") and name not in left_out]
-        value = sf.to_json(sf.struct(*map(quoted, own)), TIMES).cast("binary")
+        value = as_json(frame, left_out)
         kept = sf.col("_key") if "_key" in frame.columns else sf.lit(None)
         key = (sf.col(quoted(target.key)) if target.key else kept).cast("string").cast("binary") if target.key else kept
         key, headers, at = key.cast("binary"), sf.lit(None), sf.lit(None)
@@ -91,8 +93,15 @@ def records_of(frame: DataFrame, target: Target, *, as_they_came: bool, left_out
     )
 
 
+def as_json(frame: DataFrame, left_out: Collection[str] = ()) -> Column:
+    """A row as a value, without what stands beside it."""
+    own = [name for name in frame.columns if not name.startswith("_") and name not in left_out]
+    return sf.to_json(sf.struct(*map(quoted, own)), TIMES).cast("binary")
+
+
 def bad_records(frame: DataFrame, deadletter: Deadletter) -> DataFrame:
-    """The raw bytes and the record's own headers, with the reason and where and when they came from beside them."""
+    """The raw bytes and the record's own headers, with the reason and where and when they came from beside them, as far
+    as that is known: files may have rows that never were records."""
     told = {
         "headrace.reason": sf.col(REASON),
         "headrace.topic": sf.col("_topic"),
@@ -100,10 +109,11 @@ def bad_records(frame: DataFrame, deadletter: Deadletter) -> DataFrame:
         "headrace.offset": sf.col("_offset").cast("string"),
         "headrace.timestamp": sf.unix_millis("_timestamp").cast("string"),
     }
+    told = {name: column for name, column in told.items() if name.replace("headrace.", "_") in frame.columns}
     own = sf.coalesce(sf.col(OWN), sf.array().cast(HEADERS)) if OWN in frame.columns else sf.array().cast(HEADERS)
     headers = sf.array(*(sf.struct(sf.lit(k).alias("key"), v.cast("binary").alias("value")) for k, v in told.items()))
     return frame.select(
-        sf.col("_key").alias("key"),
+        (sf.col("_key") if "_key" in frame.columns else sf.lit(None)).cast("binary").alias("key"),
         sf.col(RAW).alias("value"),
         sf.concat(own, headers.cast(HEADERS)).alias("headers"),
         sf.lit(None).cast("timestamp").alias("timestamp"),

@@ -17,7 +17,7 @@ from headrace.spark.pipelines import late, steps, waits
 from headrace.spark.pipelines.archive import BAD, DATE, GOOD, ArchiveWriter
 from headrace.spark.pipelines.beginnings import has_date_of_archive, rows_of
 from headrace.spark.pipelines.decoding import HEADERS, RAW, REASON, RECORD
-from headrace.spark.pipelines.ends import are_records, bad_records, make_topics, records_of
+from headrace.spark.pipelines.ends import are_records, as_json, bad_records, came_as_records, make_topics, records_of
 from headrace.spark.pipelines.evolution import check_columns
 from headrace.spark.pipelines.quoting import quoted, spelt_out
 from headrace.spark.pipelines.settings import (
@@ -86,7 +86,8 @@ def _writer(spark: SparkSession, settings: Settings) -> DataStreamWriter:
             envelope = envelope.unionByName(bad.select(sf.struct(*bad.columns).alias(BAD)), allowMissingColumns=True)
         writer = ArchiveWriter(end, settings, aside)
         return envelope.writeStream.outputMode("append").foreachBatch(writer.write)
-    left_out = (DATE,) if has_date_of_archive(spark, settings) else ()
+    is_rolled_up = any(isinstance(step, Rollup) for step in settings.steps)  # then no column is the archive's any more
+    left_out = (DATE,) if not is_rolled_up and has_date_of_archive(spark, settings.beginning) else ()
     records = records_of(good, end, as_they_came=are_records(good, settings), left_out=left_out)
     if bad is not None:
         records = records.unionByName(bad)
@@ -98,7 +99,7 @@ def frames(spark: SparkSession, settings: Settings) -> tuple[DataFrame, DataFram
     rows, bad = rows_of(spark, settings), None
     aside, timeless = settings.deadletter, _timeless(rows, settings)
     if aside is not None:
-        rows = judged(rows, aside, timeless)
+        rows = judged(_with_record(rows, settings), aside, timeless)
         bad = bad_records(rows.where(sf.col(REASON).isNotNull()), aside)
         rows = rows.where(sf.col(REASON).isNull()).drop(REASON, RAW, HEADERS)
     else:
@@ -156,15 +157,22 @@ def _step(step: Dedup | Order | Rollup) -> steps.Step:
             )
 
 
+def _with_record(rows: DataFrame, settings: Settings) -> DataFrame:
+    """With what goes aside of a row that is bad: its record. A row of files that is none goes as JSON; if it was one
+    before it was archived, it has kept where that was."""
+    if REASON in rows.columns:
+        return rows
+    if came_as_records(rows, settings):
+        own = [name for name in (*RECORD, "value", "headers") if name in rows.columns]
+        return rows.withColumns({f"_{name}": sf.col(name) for name in own})
+    left_out = (DATE,) if has_date_of_archive(rows.sparkSession, settings.beginning) else ()
+    return rows.withColumn(RAW, as_json(rows, left_out))
+
+
 def judged(rows: DataFrame, aside: Deadletter, timeless: Mapping[str, str]) -> DataFrame:
     """With a reason for each bad row: it does not decode, or a check says no, or does not know, or cannot be computed
     from this row (the stream goes on), or it has no time."""
-    if REASON not in rows.columns:
-        own = [name for name in (*RECORD, "value", "headers") if name != "headers" or name in rows.columns]
-        rows = rows.select("*", *(sf.col(name).alias(f"_{name}") for name in own))
-        why = sf.lit(None).cast("string")
-    else:
-        why = sf.col(REASON)
+    why = sf.col(REASON) if REASON in rows.columns else sf.lit(None).cast("string")
     for reason, condition in aside.checks.items():
         try:
             fulfilled = sf.coalesce(sf.expr(condition), sf.lit(False))
