@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -342,6 +343,32 @@ def test_large_records_come_in_tables_that_fit_into_a_tasks_memory(headrace_addr
         numbers += [value.as_py().rstrip(b"\0") for value in table.column("value")]
     assert numbers == [b"%d" % number for number in range(200)]
     assert max(sizes) < reading.GATHERED_BYTES + STRETCH_BYTES
+
+
+def test_a_batch_that_was_planned_over_what_is_not_committed_waits_for_it_and_has_lost_nothing(
+    headrace_address: str, topic: str
+) -> None:
+    create(headrace_address, topic, 1)
+    fill(headrace_address, topic, 10, 1)
+    loose = reader(headrace_address, topic, startingOffsets="earliest", isolation="read_uncommitted")
+    strict = reader(headrace_address, topic, startingOffsets="earliest")
+    start = loose.initialOffset()
+    rows = []
+
+    def read() -> None:
+        rows.append(sum(table.num_rows for table in reading.read(strict._options, strict._schema, planned, {})))
+
+    with open_transaction(headrace_address, topic, 5):
+        planned = ranges(strict, start, loose.latestOffset(start, ALL))
+        assert planned == [(topic, 0, 0, 15)]
+        task = threading.Thread(target=read)
+        task.start()
+        task.join(reading.QUIET_S + 1.0)
+        assert task.is_alive()
+    task.join(30.0)
+    assert rows == [10]
+    loose.stop()
+    strict.stop()
 
 
 class CutAndGrown:

@@ -195,6 +195,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Without what retention has taken and what a log that was cut has lost, which is said."""
         where = [TopicPartition(one.topic, one.partition) for one in ranges]
         firsts, ends = self._broker().starts(where), self._broker().ends(where)
+        beyond = [at for at, one in zip(where, ranges, strict=True) if one.end > ends[at]]
+        # What a run that read uncommitted records has planned is there: the tasks wait until it is decided.
+        ends |= self._broker().written(beyond)
         found = []
         for at, one in zip(where, ranges, strict=True):
             if one.end > ends[at]:
