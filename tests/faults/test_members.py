@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -24,12 +25,16 @@ from headrace.wire.kafka import header
 from headrace.wire.kafka.errors import Code
 from tests.doors.asking import Asker
 from tests.groups.asking import GROUP, beat, join, leave, ms, only
+from tests.growth.test_size import stood_in_line_s
 from tests.support import Wire, assert_no_fault
 
 TOPIC = "shared"
 SESSION_S, REBALANCE_S, BEAT_S = 2.0, 4.0, 0.4
 # The last death is noticed, then all join, then all are told; and once more, for one who came in between.
 SETTLE_S = SESSION_S + 2 * 2 * REBALANCE_S
+# Who beats every BEAT_S is out when it, or the node, had to wait for a processor for so long: not the group's fault.
+MISSED_S = SESSION_S - 2 * BEAT_S
+TRIES = 3
 LONGEST_PAUSE_S = 3 * SESSION_S  # some are out when they wake up
 JOIN_VERSIONS = (3, 5, 9)  # one that is let in at once, one that asks twice, and the newest
 OUT = {Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID}  # it is a member no more, and joins as a new one
@@ -240,10 +245,7 @@ async def live_together(folder: Path, *, size: int, partitions: int, seconds: fl
             await crowd.come_and_go(seconds)
             async with asyncio.timeout(2 * LONGEST_PAUSE_S + SETTLE_S):
                 await crowd.awake()
-            took_s = await crowd.settle(SETTLE_S)
-            settled = crowd.generation
-            await asyncio.sleep(2 * SESSION_S)
-            assert crowd.is_settled and crowd.generation == settled, "it did not stay settled"
+            took_s = await settled_for_good(crowd, broker)
         finally:
             for member in crowd.members:
                 if member.life is not None:
@@ -256,6 +258,24 @@ async def live_together(folder: Path, *, size: int, partitions: int, seconds: fl
     return crowd
 
 
+async def settled_for_good(crowd: Crowd, broker: ServedBroker) -> float:
+    """How long it took. One whose members or node were kept from working may settle once more."""
+    for left in reversed(range(TRIES)):
+        took_s = await crowd.settle(SETTLE_S)
+        settled, waited_s = crowd.generation, waited_for_processors_s(broker)
+        await asyncio.sleep(2 * SESSION_S)
+        if crowd.is_settled and crowd.generation == settled:
+            break
+        is_excused = left > 0 and waited_for_processors_s(broker) - waited_s > MISSED_S
+        assert is_excused, "it did not stay settled"
+    return took_s
+
+
+def waited_for_processors_s(broker: ServedBroker) -> float:
+    return stood_in_line_s(broker.pid) + stood_in_line_s(os.getpid())
+
+
+@pytest.mark.timeout(300)
 async def test_sixty_members_come_and_go_and_share_without_a_quarrel(tmp_path: Path) -> None:
     crowd = await live_together(tmp_path, size=60, partitions=90, seconds=20, seed=60)
     assert crowd.generation >= 5 and min(crowd.seen[kind] for kind in ("join", "leave", "die", "pause", "out")) > 0
