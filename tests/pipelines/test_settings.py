@@ -41,8 +41,38 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
     )
     settings = load(file)
     assert settings.beginning == Source(pattern="o.*")
-    assert settings.end == Archive(path="a", format="delta")
+    assert settings.end == Archive(path=str(tmp_path / "a"), format="delta")
     assert (settings.trigger, settings.servers) == ("10s", "h:1")
+
+
+def test_paths_are_seen_from_the_file_wherever_it_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "orders.avsc").write_text("{}")
+    (tmp_path / "p.toml").write_text(
+        'name = "x"\n[source]\ntopic = "a"\nformat = "avro"\nschema = "orders.avsc"\n[archive]\npath = "a"\n'
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    here = load("p.toml")
+    assert str(here.home) == "headrace-pipelines/x"
+    monkeypatch.chdir("elsewhere")
+    there = load("../p.toml")
+    assert there.home.resolve() == (tmp_path / "headrace-pipelines" / "x").resolve()
+    assert isinstance(there.end, Archive) and Path(there.end.path).resolve() == (tmp_path / "a").resolve()
+    assert isinstance(there.beginning, Source) and Path(there.beginning.schema).is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ('folder = "/f/x"\n[replay]\npath = "/b"\n[archive]\npath = "/a"\n', True),
+        ('folder = "/f/x"\n[replay]\npath = "s3a://b/c"\n[archive]\npath = "hdfs://n/a"\n', True),
+        ('[replay]\npath = "b"\n[archive]\npath = "a"\n', False),
+    ],
+)
+def test_paths_that_name_their_place_stay_as_they_are(tmp_path: Path, text: str, same: bool) -> None:
+    text = f'name = "x"\n{text}'
+    (tmp_path / "p.toml").write_text(text)
+    assert (load(tmp_path / "p.toml") == parse(text)) == same
 
 
 @pytest.mark.parametrize(
@@ -84,6 +114,12 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
         ('name = "x"\n' + SOURCE + '[order]\n[dedup]\nby = ["id"]\n' + TARGET, "[order] is the last step"),
         ('name = "x"\ntrigger = "soon"\n' + SOURCE + TARGET, "'soon' is no length of time"),
         ('name = "x"\n' + SOURCE + '[archive]\npath = "headrace-pipelines/x"\n', "folder of the pipeline itself"),
+        ('name = "x"\n[source]\ntopic = "z, b"\n[target]\ntopic = "b"\n', "'b' is what [source] reads"),
+        ('name = "x"\n[source]\npattern = "b.*"\n[target]\ntopic = "b.out"\n', "'b.out' is one that [source] pattern"),
+        (
+            'name = "x"\n[source]\ntopic = "a"\n[deadletter]\ntopic = "a"\n[target]\ntopic = "b"\n',
+            "[deadletter] topic 'a' is what [source] reads",
+        ),
         ('name = "x"\nfolder = "s3a://b/x"\n' + SOURCE + TARGET, "is on the machine that runs it"),
         ('name = "x"\n' + SOURCE + '[dedup]\nby = ["key"]\nwithin = "a while"\n' + TARGET, "[dedup] within: 'a while'"),
         ('name = "x"\n' + SOURCE + "[dedup]\nby = []\n" + TARGET, "[dedup] by names the columns"),

@@ -144,13 +144,14 @@ def run(
 def _run(settings: Settings, master: str, chosen: dict[str, str], plots: bool) -> None:
     from headrace.spark import check_java
     from headrace.spark.pipelines.exclusive import PipelineRuns
-    from headrace.spark.pipelines.preflight import check_master, check_ready
+    from headrace.spark.pipelines.preflight import check_archive, check_master, check_ready
     from headrace.spark.pipelines.run import PipelineFailed, run_in
     from headrace.spark.pipelines.waits import overruled
 
     check_java()
     known = check_ready(settings)
     check_master(master)
+    check_archive(settings, master)
     for sentence in (*known, *overruled(settings)):
         note(sentence)
     with _Asked() as asked:
@@ -240,7 +241,7 @@ def _draw(settings: Settings) -> None:
 
 @app.command()
 def status(file: File) -> None:
-    """Tell how a pipeline stands: whether it runs, its rows, its lag.
+    """Tell how a pipeline stands: whether it runs, its rows, and its lag when the last micro-batch was done.
 
     Examples:
       headrace pipeline status orders.toml

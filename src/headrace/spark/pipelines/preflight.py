@@ -3,6 +3,7 @@ broker answers, and no master of the cluster, that there is no such topic, archi
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 from typing import Final
@@ -32,12 +33,21 @@ def check_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> list[str]:
         raise PipelineRuns(
             f"{settings.name} runs already, as process {state.pid}; `headrace pipeline stop FILE` ends it"
         )
-    begin = settings.beginning
+    begin, end = settings.beginning, settings.end
+    known = []
     if isinstance(begin, Replay) and begin.path:
         _check_folder(begin.path)
-    if isinstance(begin, Replay) and begin.path and isinstance(settings.end, Archive) and settings.deadletter is None:
-        return []  # from files to files
-    return _check_broker(settings, [name.strip() for name in begin.topic.split(",") if name.strip()], timeout_s)
+    if not (isinstance(begin, Replay) and begin.path and isinstance(end, Archive) and settings.deadletter is None):
+        known = _check_broker(settings, [name.strip() for name in begin.topic.split(",") if name.strip()], timeout_s)
+    _make_folder(str(settings.home), "folder")
+    return known
+
+
+def check_archive(settings: Settings, master: str) -> None:
+    """That its folder can be made, where a plain path is one of this machine."""
+    is_here = master.startswith("local") and not os.environ.get("HADOOP_CONF_DIR")
+    if is_here and isinstance(settings.end, Archive) and not ELSEWHERE.match(settings.end.path):
+        _make_folder(settings.end.path, "[archive] path")
 
 
 def check_master(master: str) -> None:
@@ -61,6 +71,13 @@ def check_master(master: str) -> None:
 def _check_folder(path: str) -> None:
     if not ELSEWHERE.match(path) and not Path(path).is_dir():
         raise InvalidOption(f"[replay] path {path!r}: there is no such folder")
+
+
+def _make_folder(path: str, setting: str) -> None:
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidOption(f"{setting} {path!r} cannot be made: {(error.strerror or str(error)).lower()}") from None
 
 
 def _check_broker(settings: Settings, topics: list[str], timeout_s: float) -> list[str]:

@@ -248,7 +248,7 @@ def state_of(home: Path) -> RunState | None:
     """None: it never ran there."""
     try:
         found = msgspec.json.decode((home / RUN).read_bytes(), type=RunState)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
     if found.is_running and not (_lives(found.pid) and is_locked(home)):  # the system gives a process's number again
         return msgspec.structs.replace(found, state="killed")

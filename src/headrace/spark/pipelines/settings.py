@@ -31,6 +31,7 @@ result.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -164,14 +165,29 @@ PLAIN: Final = ("name", "servers", "folder", "trigger", "spark")
 
 
 def load(path: str | Path, servers: str = SERVERS) -> Settings:
-    """`servers`: of a file that names none."""
+    """`servers`: of a file that names none. Paths in it are seen from where it is: a run from another folder goes on
+    with the same state, and the same archive."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidOption(f"{path} does not read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidOption(f"{path} is not a text file in UTF-8") from error
-    return parse(text, str(path), servers)
+    return _seen_from(Path(path).parent, parse(text, str(path), servers))
+
+
+def _seen_from(place: Path, settings: Settings) -> Settings:
+    def seen(path: str) -> str:
+        return path if ELSEWHERE.match(path) else str(place / path)
+
+    begin, end = settings.beginning, settings.end
+    if isinstance(begin, Replay) and begin.path:
+        begin = msgspec.structs.replace(begin, path=seen(begin.path))
+    if isinstance(begin, Source) and os.path.isfile(place / begin.schema):
+        begin = msgspec.structs.replace(begin, schema=seen(begin.schema))
+    if isinstance(end, Archive):
+        end = msgspec.structs.replace(end, path=seen(end.path))
+    return msgspec.structs.replace(settings, beginning=begin, end=end, folder=str(place / settings.home))
 
 
 def parse(text: str, where: str = "the pipeline", servers: str = SERVERS) -> Settings:
@@ -258,6 +274,7 @@ def check(settings: Settings) -> None:
         raise InvalidOption("[deadletter] is the first step: it takes what does not decode")
     if any(isinstance(step, Order) for step in settings.steps[:-1]):
         raise InvalidOption("[order] is the last step: what comes after it would not keep the order")
+    _check_circle(settings)
     if isinstance(end, Archive) and Path(end.path).absolute() == settings.home.absolute():
         raise InvalidOption(f"[archive] path {end.path!r} is the folder of the pipeline itself: name another")
     if settings.trigger != AVAILABLE_NOW:
@@ -265,6 +282,29 @@ def check(settings: Settings) -> None:
     _check_beginning(begin)
     for step in settings.steps:
         _check_step(step)
+
+
+def _check_circle(settings: Settings) -> None:
+    """Nothing is written to a topic that it is read from: it would come back as rows that mean something else."""
+    begin, end = settings.beginning, settings.end
+    if not isinstance(begin, Source):
+        return
+    names = [name.strip() for name in begin.topic.split(",")]
+    written = {"target": end.topic} if isinstance(end, Target) else {}
+    if settings.deadletter is not None:
+        written["deadletter"] = settings.deadletter.topic
+    for section, topic in written.items():
+        if topic in names:
+            raise InvalidOption(f"[{section}] topic {topic!r} is what [source] reads: name another")
+        if begin.pattern and _matches(begin.pattern, topic):
+            raise InvalidOption(f"[{section}] topic {topic!r} is one that [source] pattern matches: name another")
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    try:
+        return re.fullmatch(pattern, topic) is not None
+    except re.error:
+        return False  # which is told elsewhere
 
 
 def _check_beginning(begin: Source | Replay) -> None:
