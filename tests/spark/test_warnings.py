@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,30 @@ def terminal(tmp_path_factory: pytest.TempPathFactory, headrace_address: str, ka
 @pytest.mark.parametrize("mishap", SAID)
 def test_a_mishap_that_stops_nothing_is_told_once(terminal: str, mishap: str) -> None:
     assert terminal.count(SAID[mishap]) == 1, terminal
+
+
+SHORT = """
+import sys
+import headrace.spark
+
+servers, topic, checkpoint = sys.argv[1:]
+spark = headrace.spark.session("short", "local[1]")
+rows = headrace.spark.read_stream(spark, servers, topic, group=f"{topic}-group", startingOffsets="earliest")
+query = headrace.spark.write_stream(rows.select("value"), servers, f"{topic}-copy", checkpoint)
+query.trigger(availableNow=True).start().awaitTermination()
+"""
+
+
+def test_a_program_that_ends_with_its_query_ends_without_a_word(headrace_address: str, tmp_path: Path) -> None:
+    program("java")
+    topic = f"short-{time.time_ns()}"
+    create(headrace_address, topic, 1)
+    fill(headrace_address, topic, 5, partitions=1)
+    command = [sys.executable, "-c", SHORT, headrace_address, topic, str(tmp_path / "checkpoint")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert "ERROR" not in done.stderr and "Exception" not in done.stderr, done.stderr
+    with headrace.connect(headrace_address) as client:
+        positions = client.admin.group_offsets(f"{topic}-group")
+    assert [position.offset for position in positions.values()] == [5], "the last batch was heard of, too"
+    assert len(values(headrace_address, f"{topic}-copy")) == 5

@@ -6,10 +6,13 @@ be reached just now costs a warning and nothing else.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import logging
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -81,7 +84,19 @@ def _place(offsets: str | None) -> Place | None:
 
 
 def listen(spark: SparkSession) -> None:
-    """Once for each session."""
+    """Once for each session, until the program ends: what Java would still tell then, it would tell to nobody, and
+    complain of it."""
     if not getattr(spark, LISTENING, False):
-        spark.streams.addListener(Progress())
+        listener = Progress()
+        spark.streams.addListener(listener)
         setattr(spark, LISTENING, True)
+        atexit.register(_hear_out, spark, listener)
+
+
+def _hear_out(spark: SparkSession, listener: Progress) -> None:
+    context = spark.sparkContext._jsc
+    if context is None:  # it was stopped
+        return
+    with contextlib.suppress(Py4JError, OSError):
+        context.sc().listenerBus().waitUntilEmpty()
+        spark.streams.removeListener(listener)
