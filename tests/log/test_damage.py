@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import DamagedRange, HeadraceError, StorageFailed
-from headrace.log.config import LogConfig
-from headrace.log.files import OsFiles
-from headrace.log.format import DAMAGE, SEGMENT_HEADER_BYTES, SNAPSHOT
-from headrace.log.reader import FileRead, Wish
+from headrace.log.format import SEGMENT_HEADER_BYTES, SNAPSHOT
+from headrace.log.reader import FileRead
 from headrace.testing.disk import SimulatedDisk
 from tests.log.damaged import PLAIN, SIZE, SMALL, path, position, surviving, synced_world
 from tests.log.kit import World, append, batch, fill, joined, read_all, read_now
@@ -368,29 +363,3 @@ def test_a_write_that_fails_for_other_reasons_fails_the_log():
         append(log, batch())
     log = world.log(config=PLAIN)
     assert read_all(log) == b"".join(written)
-
-
-def test_two_reads_that_find_damage_at_once_both_have_it_written_down(tmp_path: Path) -> None:
-    class Slow(OsFiles):
-        def datasync(self, handle: int) -> None:
-            time.sleep(0.1)
-            super().datasync(handle)
-
-    world = World(Slow(), str(tmp_path), config=LogConfig(tail_bytes=0))
-    log = world.log()
-    for _ in range(20):
-        append(log, batch(b"x" * 1000))
-    assert world.sync(log) is None
-    size = (log.segments[0].size - SEGMENT_HEADER_BYTES) // 20
-    with open(log.segments[0].path(), "r+b") as file:
-        for number in (5, 15):
-            file.seek(SEGMENT_HEADER_BYTES + number * size + 200)
-            file.write(b"?")
-    reads = [log._file_read(log.segments[0], Wish(offset, 100, 20, True)) for offset in (5, 15)]
-    with ThreadPoolExecutor(2) as threads:
-        for result in [threads.submit(read.run) for read in reads]:
-            assert isinstance(result.exception(), DamagedRange)
-    assert world.kinds() == ["log.damage"] * 2
-    assert [hole.offset for hole in log.holes.of_segment(0)] == [5, 15]
-    saved = json.loads(Path(log.segments[0].path(DAMAGE)).read_bytes())
-    assert [hole["offset"] for hole in saved] == [5, 15]

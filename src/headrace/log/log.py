@@ -181,8 +181,7 @@ class Log(Appending):
         try:
             if self.broken:
                 raise self.failed or StorageFailed(f"the log in {self.folder} is closed")
-            with self.services.one_by_one:
-                self._note_hole(hole)
+            self._note_hole(hole)
         finally:
             noting.remove(self.folder)
 

@@ -8,7 +8,6 @@ which is one step too: a list made of `items` allocates on its way, and that may
 from __future__ import annotations
 
 from collections import OrderedDict
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from headrace.log.budget import FileBudget
@@ -70,7 +69,6 @@ class Services:
         "made",
         "metrics",
         "noting",
-        "one_by_one",
         "patience",
         "rings",
         "root",
@@ -104,8 +102,7 @@ class Services:
         self.sync = GroupSync(files, sync_background, journal, clock, self.metrics)
         self.patience = Patience(clock)
         self.logs: dict[str, Log] = {}  # by folder, until their files are closed
-        self.noting: list[str] = []  # folders, one for each read that writes a hole down,
-        self.one_by_one = Lock()  # so that none is lost of those that several find at once
+        self.noting: list[str] = []  # folders, one for each read that writes a hole down
         self.made: set[str] = set()  # directories whose own names are known to be synced
 
     def parents(self, folder: str) -> list[str]:
