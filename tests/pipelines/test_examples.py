@@ -27,10 +27,11 @@ HALF = 600
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_example_is_what_show_prints_and_the_same_from_python(kind: str) -> None:
+def test_an_example_is_what_show_prints_and_the_same_from_python(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (EXAMPLES / f"{kind}.toml").read_text() == KINDS[kind].sample
     from_python = pipelines.settings_of(import_module(f"examples.{kind}").PIPELINE)
-    assert tree_of(from_python) == tree_of(pipelines.load(EXAMPLES / f"{kind}.toml"))
+    monkeypatch.chdir(EXAMPLES)
+    assert tree_of(from_python) == tree_of(pipelines.load(f"{kind}.toml"))
 
 
 def test_the_pages_name_every_example() -> None:

@@ -177,16 +177,13 @@ def load(path: str | Path, servers: str = SERVERS) -> Settings:
 
 
 def _seen_from(place: Path, settings: Settings) -> Settings:
-    def seen(path: str) -> str:
-        return path if ELSEWHERE.match(path) else str(place / path)
-
     begin, end = settings.beginning, settings.end
-    if isinstance(begin, Replay) and begin.path:
-        begin = msgspec.structs.replace(begin, path=seen(begin.path))
+    if isinstance(begin, Replay) and begin.path and not ELSEWHERE.match(begin.path):
+        begin = msgspec.structs.replace(begin, path=str(place / begin.path))
     if isinstance(begin, Source) and os.path.isfile(place / begin.schema):
-        begin = msgspec.structs.replace(begin, schema=seen(begin.schema))
-    if isinstance(end, Archive):
-        end = msgspec.structs.replace(end, path=seen(end.path))
+        begin = msgspec.structs.replace(begin, schema=str(place / begin.schema))
+    if isinstance(end, Archive) and not ELSEWHERE.match(end.path):
+        end = msgspec.structs.replace(end, path=str(place / end.path))
     return msgspec.structs.replace(settings, beginning=begin, end=end, folder=str(place / settings.home))
 
 
@@ -274,12 +271,12 @@ def check(settings: Settings) -> None:
         raise InvalidOption("[deadletter] is the first step: it takes what does not decode")
     if any(isinstance(step, Order) for step in settings.steps[:-1]):
         raise InvalidOption("[order] is the last step: what comes after it would not keep the order")
-    _check_circle(settings)
     if isinstance(end, Archive) and Path(end.path).absolute() == settings.home.absolute():
         raise InvalidOption(f"[archive] path {end.path!r} is the folder of the pipeline itself: name another")
     if settings.trigger != AVAILABLE_NOW:
         interval(settings.trigger)
     _check_beginning(begin)
+    _check_circle(settings)
     for step in settings.steps:
         _check_step(step)
 
@@ -296,15 +293,8 @@ def _check_circle(settings: Settings) -> None:
     for section, topic in written.items():
         if topic in names:
             raise InvalidOption(f"[{section}] topic {topic!r} is what [source] reads: name another")
-        if begin.pattern and _matches(begin.pattern, topic):
+        if begin.pattern and re.fullmatch(begin.pattern, topic):
             raise InvalidOption(f"[{section}] topic {topic!r} is one that [source] pattern matches: name another")
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    try:
-        return re.fullmatch(pattern, topic) is not None
-    except re.error:
-        return False  # which is told elsewhere
 
 
 def _check_beginning(begin: Source | Replay) -> None:
