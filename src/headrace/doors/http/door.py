@@ -17,6 +17,7 @@ from headrace.doors.http.limits import BACKLOG, DRAIN_LOOKS, DRAIN_S, SWEEP_S, H
 from headrace.doors.http.metrics import HttpMetrics
 from headrace.doors.http.waiting import Waiting
 from headrace.doors.http.watch import Watch
+from headrace.doors.listening import listen
 from headrace.doors.places import Places
 from headrace.ports import Background
 
@@ -54,9 +55,8 @@ class HttpDoor:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Where it listens."""
-        self._server = await self.loop.create_server(lambda: HttpConnection(self), host, port, backlog=BACKLOG)
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
+        self._server, address = await listen(self.loop, lambda: HttpConnection(self), host, port, BACKLOG)
+        return address
 
     async def stop(self) -> None:
         """Takes nothing new, answers what it took, closes."""

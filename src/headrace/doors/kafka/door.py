@@ -19,6 +19,7 @@ from headrace.doors.kafka.memory import RequestMemory
 from headrace.doors.kafka.metrics import KafkaMetrics
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.sessions import Sessions
+from headrace.doors.listening import listen
 from headrace.doors.places import Places
 from headrace.doors.tcp.unsent import Unsent
 from headrace.ports import Background
@@ -63,10 +64,9 @@ class KafkaDoor:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Where it listens."""
-        self._server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
+        self._server, address = await listen(self.loop, lambda: Connection(self), host, port, BACKLOG)
         self._sweep = self.loop.call_later(SWEEP_S, self._look_again)
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
+        return address
 
     async def stop(self) -> None:
         """Takes nothing new, answers what it took, closes."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 
 from headrace.broker.broker import Broker, OnEvent
 from headrace.doors.ending import end_all
+from headrace.doors.listening import listen
 from headrace.doors.places import Places
 from headrace.doors.tcp.connection import BY_STOP, TcpConnection
 from headrace.doors.tcp.limits import (
@@ -65,9 +66,8 @@ class TcpDoor:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Where it listens."""
-        self._server = await self.loop.create_server(self._new_connection, host, port, backlog=BACKLOG)
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
+        self._server, address = await listen(self.loop, self._new_connection, host, port, BACKLOG)
+        return address
 
     async def stop(self) -> None:
         """Takes nothing new, answers what it took, closes."""

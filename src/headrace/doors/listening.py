@@ -1,0 +1,48 @@
+"""How a door listens.
+
+A machine may pace what it sends (BBR), for the good of a network that others use, too. It then paces its loopback as
+well, with a timer for every 64 KiB, which costs a server of large answers a quarter of its time and helps nobody. So
+what listens on loopback sends without pacing. Only a listener can choose that: for a connection that was made already,
+the kernel keeps to the timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+PACING: Final = b"bbr"  # how the names begin of what paces
+UNPACED: Final = b"reno"  # in every kernel, and open to every user
+_CONGESTION: Final = getattr(socket, "TCP_CONGESTION", None)  # Linux has it
+_NAME_BYTES: Final = 16  # of such a name, at the most
+
+
+async def listen(
+    loop: asyncio.AbstractEventLoop,
+    new_connection: Callable[[], asyncio.BaseProtocol],
+    host: str,
+    port: int,
+    backlog: int,
+) -> tuple[asyncio.AbstractServer, tuple[str, int]]:
+    """The server, and where it listens."""
+    server = await loop.create_server(new_connection, host, port, backlog=backlog)
+    for end in server.sockets:
+        if _is_loopback(end.getsockname()[0]):
+            _stop_pacing(end)
+    address = server.sockets[0].getsockname()
+    return server, (address[0], address[1])
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host == "::1"
+
+
+def _stop_pacing(end: socket.socket) -> None:
+    if _CONGESTION is None:
+        return
+    with suppress(OSError, AttributeError):  # without it all goes as well, only dearer; a simulated network has none
+        if end.getsockopt(socket.IPPROTO_TCP, _CONGESTION, _NAME_BYTES).startswith(PACING):
+            end.setsockopt(socket.IPPROTO_TCP, _CONGESTION, UNPACED)
