@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.raw import connect, receive_exactly
+from headrace.doors.listening import stop_pacing
 from headrace.testing.served import DOORS, ServedBroker
 
 PRODUCE, FETCH = 0, 1
@@ -117,6 +118,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # the node goes, too
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener, tempfile.TemporaryFile(dir=folder) as file:
+        stop_pacing(listener)
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         off = [word for door in DOORS if door != "kafka" for word in (f"--{door}", "off")]
         with ServedBroker(folder / "node", "--kafka-advertised", address, *off) as node:

@@ -31,7 +31,7 @@ async def listen(
     server = await loop.create_server(new_connection, host, port, backlog=backlog)
     for end in server.sockets:
         if _is_loopback(end.getsockname()[0]):
-            _stop_pacing(end)
+            stop_pacing(end)
     address = server.sockets[0].getsockname()
     return server, (address[0], address[1])
 
@@ -40,7 +40,8 @@ def _is_loopback(host: str) -> bool:
     return host.startswith("127.") or host == "::1"
 
 
-def _stop_pacing(end: socket.socket) -> None:
+def stop_pacing(end: socket.socket) -> None:
+    """Of a socket that listens, and is not paced from then on."""
     if _CONGESTION is None:
         return
     with suppress(OSError, AttributeError):  # without it all goes as well, only dearer; a simulated network has none
