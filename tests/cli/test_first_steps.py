@@ -101,3 +101,16 @@ def test_a_first_start_whose_port_is_taken_leaves_no_folder_behind(run: Run, tmp
         ended = run("serve", "--data", str(tmp_path / "data"), *ANYWHERE, "--kafka", at)
     assert f"cannot listen on {at} for kafka" in ended.err
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_all_ports_that_are_taken_are_told_at_once(run: Run, tmp_path: Path, is_first: bool) -> None:
+    data = tmp_path / "data"
+    if not is_first:
+        data.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        kafka, lines = (f"127.0.0.1:{taken.getsockname()[1]}" for taken in (one, two))
+        ended = run("serve", "--data", str(data), *ANYWHERE, "--kafka", kafka, "--lines", lines)
+    assert ended.code
+    assert f"cannot listen on {kafka} for kafka, {lines} for lines: Address already in use; --kafka" in ended.err
+    assert "Traceback" not in ended.err

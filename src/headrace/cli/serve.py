@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -31,7 +32,7 @@ from headrace.node.doors import cannot_listen
 from headrace.node.logs import Logs
 from headrace.node.node import Node
 from headrace.node.real import RealClock, Threads
-from headrace.node.settings import Settings, load, settings_of
+from headrace.node.settings import Address, Settings, load, settings_of
 from headrace.records import kernel
 
 RESERVED_FILES = 256  # of the descriptors that a process may have: sockets' listeners, the loop's own, standard streams
@@ -109,15 +110,7 @@ async def _serve(settings: Settings) -> int:
         loggers=logs,
     )
     _remove_ready_file(settings)  # of a life that ended without a word
-    try:
-        _check_first_start(settings)
-        await node.start()
-    except DirectoryLocked as error:
-        end_background()
-        raise _held(error, settings.data) from None
-    except BaseException:
-        end_background()
-        raise
+    await _start(node, end_background)
     addresses = {name: str(address) for name, address in node.addresses.items()}
     try:
         _write_ready_file(settings, addresses)
@@ -133,6 +126,21 @@ async def _serve(settings: Settings) -> int:
         await node.stop()
     logs.event("node.stopped", {})
     return 0
+
+
+async def _start(node: Node, end_background: Callable[[], None]) -> None:
+    settings = node.settings
+    try:
+        _check_first_start(settings)
+        await node.start()
+    except BaseException as error:
+        end_background()
+        if isinstance(error, DirectoryLocked):
+            raise _held(error, settings.data) from None
+        is_taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+        if is_taken and (every := _taken(settings)):
+            raise every from None
+        raise
 
 
 def _settle() -> None:
@@ -166,6 +174,13 @@ def _check_first_start(settings: Settings) -> None:
         if not os.path.isdir(settings.data):
             raise DirectoryUnusable(f"{settings.data} cannot be a data directory: it is a file")
         return
+    if error := _taken(settings):
+        raise error
+
+
+def _taken(settings: Settings) -> HeadraceError | None:
+    """Every port that somebody has already: who starts a second node has to move them all, and is told so at once."""
+    taken: dict[str, Address] = {}
     for name, at in settings.listen().items():
         if not at.port:
             continue
@@ -175,7 +190,16 @@ def _check_first_start(settings: Settings) -> None:
             ).close()
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise cannot_listen(name, at, error) from error
+                taken[name] = at
+    if not taken:
+        return None
+    if len(taken) == 1:
+        return cannot_listen(*taken.popitem(), OSError(errno.EADDRINUSE, ""))
+    listed, first = ", ".join(f"{at} for {name}" for name, at in taken.items()), next(iter(taken))
+    return HeadraceError(
+        f"cannot listen on {listed}: {os.strerror(errno.EADDRINUSE)}; "
+        f"--{first} HOST:PORT moves a door (port 0: any free one), --{first} off does without it"
+    )
 
 
 def _stop(stopped: asyncio.Event) -> None:

@@ -2,8 +2,7 @@
 
 A machine may pace what it sends (BBR), for the good of a network that others use, too. It then paces its loopback as
 well, with a timer for every 64 KiB, which costs a server of large answers a quarter of its time and helps nobody. So
-what listens on loopback sends without pacing. Only a listener can choose that: for a connection that was made already,
-the kernel keeps to the timers.
+what listens on loopback sends without pacing (docs/decisions/0012). Its connections take that over from the listener.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def stop_pacing(end: socket.socket) -> None:
-    """Of a socket that listens, and is not paced from then on."""
+    """Of whom this socket accepts from now on."""
     if _CONGESTION is None:
         return
     with suppress(OSError, AttributeError):  # without it all goes as well, only dearer; a simulated network has none
