@@ -37,6 +37,34 @@ def test_one_flipped_bit_below_the_mark_costs_one_batch(number, at):
     assert caught.value.next_offset == number + 1
 
 
+@pytest.mark.parametrize("ending", ["looked", "stopped"])
+def test_after_a_power_loss_damage_is_told_from_a_torn_tail(ending):
+    """What proves that it was synced is synced itself: once a second, and at a stop."""
+    world, _ = synced_world()
+    if ending == "looked":
+        world.store.retry_syncs()
+        world.background.drain()
+        world.power_loss("none")
+    else:
+        world.stop()
+        world.power_loss("none")
+    world.disk.flip_bit(path(world), position(7) + 100, 5)
+    log = world.log(config=PLAIN)
+    assert log.written_offset == 20
+    assert "log.damage" in world.kinds()
+    assert surviving(log) == [n for n in range(20) if n != 7]
+
+
+def test_a_power_loss_before_that_leaves_the_first_bad_byte_as_the_end():
+    """The limit of it: damage to what was synced within the last second before a power loss looks like a torn tail."""
+    world, _ = synced_world()
+    world.power_loss("none")
+    world.disk.flip_bit(path(world), position(7) + 100, 5)
+    log = world.log(config=PLAIN)
+    assert log.written_offset == 7
+    assert "log.torn" in world.kinds()
+
+
 @given(
     flips=st.lists(st.tuples(st.integers(0, 19), st.integers(0, SIZE - 1), st.integers(0, 7)), min_size=1, max_size=4),
     ending=st.sampled_from(["killed", "stopped"]),

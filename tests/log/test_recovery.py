@@ -169,7 +169,7 @@ def test_only_one_process_works_in_a_directory(tmp_path):
         world.restart()
 
 
-@pytest.mark.parametrize("what", ["store", "segment", "snapshot"])
+@pytest.mark.parametrize("what", ["store", "segment", "encrypted", "marked", "snapshot"])
 def test_a_newer_format_is_refused_and_not_touched(what):
     world = World()
     log = world.log(config=SMALL)
@@ -181,6 +181,8 @@ def test_a_newer_format_is_refused_and_not_touched(what):
     path = {
         "store": "/data/format",
         "segment": log.segments[-1].path(),
+        "encrypted": log.segments[-1].path(),
+        "marked": log.segments[-1].path(),
         "snapshot": f"{world.folder()}/snapshot",
     }[what]
     make_newer(world, path, what)
@@ -200,8 +202,13 @@ def make_newer(world: World, path: str, what: str) -> None:
     if what == "store":
         data = data.replace(b'"format":1', b'"format":2')
     else:
-        data[8:10] = (2).to_bytes(2, "big")
-        if what == "segment":
+        if what == "encrypted":
+            data[48] = 1  # the first byte of a key's id
+        elif what == "marked":
+            data[10] = 0x80  # a flag that means nothing yet
+        else:
+            data[8:10] = (2).to_bytes(2, "big")
+        if what != "snapshot":
             end = SEGMENT_HEADER_BYTES - 4
             data[end : end + 4] = crc32c(bytes(data[:end])).to_bytes(4, "big")
     handle = world.files.open(path)

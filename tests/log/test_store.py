@@ -330,3 +330,24 @@ def test_what_file_systems_and_a_start_cut_short_leave_is_no_obstacle(tmp_path: 
     (tmp_path / "lock").touch()
     (tmp_path / "format.new").write_text("half")
     World(OsFiles(), str(tmp_path)).stop()
+
+
+def test_the_journal_is_synced_when_it_has_something_new_and_once_more_when_that_failed():
+    world = World()
+    log = world.log()
+
+    def syncs_of_a_look() -> int:
+        seen = len(world.disk.trace)
+        world.store.retry_syncs()
+        world.store.retry_syncs()  # one is on its way already
+        world.background.drain()
+        return sum(line.startswith("sync") and line.endswith("/synced") for line in world.disk.trace[seen:])
+
+    assert syncs_of_a_look() == 0
+    fill(log, 1)
+    assert world.sync(log) is None
+    world.disk.fail_syncs(1, "/data/synced")
+    assert syncs_of_a_look() == 1
+    assert world.disk.trace[-1] == "failed sync /data/synced"
+    assert syncs_of_a_look() == 1
+    assert syncs_of_a_look() == 0

@@ -100,10 +100,15 @@ def decode_segment_header(data: Buffer, path: str) -> SegmentHeader | None:
     at = SEGMENT_HEADER_BYTES - _CRC.size
     if crc32c(memoryview(data)[:at]) != _CRC.unpack_from(data, at)[0]:
         return None
-    magic, version, flags, base, created_ms, log_id, *_, revision, size, next_offset = _SEGMENT.unpack_from(data)
+    magic, version, flags, base, created_ms, log_id, *locks, revision, size, next_offset = _SEGMENT.unpack_from(data)
     if magic != SEGMENT_MAGIC:
         return None
     check_version(version, path)
+    if flags & ~COMPACTED or tuple(locks) != _PLAIN:  # what it holds would be taken for a torn tail, and cut
+        raise FormatTooNew(
+            f"{path} is encrypted, or marked (flags {flags:#x}) as this program knows it not:"
+            " run the version that wrote it, or a newer one"
+        )
     if not flags & COMPACTED:
         return SegmentHeader(base, created_ms, log_id)
     return SegmentHeader(base, created_ms, log_id, revision, size, next_offset)

@@ -1,9 +1,9 @@
 """The sync journal, the file `synced`: proof of what was synced, for all logs of a store.
 
-After each round of syncs its marks are appended in one write. The journal itself is never synced on the way:
-it survives the process, and after a power loss it may be old, which weakens only what recovery can tell
-damage from a torn tail by. It must never be ahead of the disk, so a mark is written after the sync that it
-tells of has returned.
+After each round of syncs its marks are appended in one write. Nobody waits for a sync of the journal itself: it
+survives the process, and is synced now and then, once a second at the most. So after a power loss it may be that old,
+which weakens only what recovery can tell damage from a torn tail by. It must never be ahead of the disk, so a mark is
+written after the sync that it tells of has returned.
 
 The exception is a log's end: that it was deleted must be known for sure before its files go, or recovery
 would take them for lost.
@@ -14,6 +14,7 @@ over.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
 from collections.abc import Iterable
@@ -38,13 +39,14 @@ ROTATE_RATIO = 4  # with more logs than that holds: when four fifths are out of 
 
 
 class Journal:
-    __slots__ = ("_files", "_handle", "_later", "_limit_bytes", "_marks", "_path", "_size")
+    __slots__ = ("_files", "_handle", "_later", "_limit_bytes", "_marks", "_path", "_size", "is_unsynced")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files, self._path = files, path
         self._marks = load_marks(files, path)
         self._later: deque[Mark] = deque()
         self._handle, self._size, self._limit_bytes = -1, 0, ROTATE_BYTES
+        self.is_unsynced = False  # a power loss would take some of it
         try:
             self._rotate(durable=True)
         except OSError:  # a full disk: go on behind what is there
@@ -76,6 +78,7 @@ class Journal:
             else:
                 write_all(self._files, self._handle, data, self._size)
                 self._size += len(data)
+            self.is_unsynced |= bool(data)
         except OSError:
             return
 
@@ -96,8 +99,12 @@ class Journal:
         self._files.sync_directory(os.path.dirname(self._path))
 
     def close(self) -> None:
+        """Blocks while it is synced."""
         if self._handle >= 0:
             self.append(())
+            if self.is_unsynced:
+                with contextlib.suppress(OSError):  # it is as old then as after a power loss
+                    self.sync()
             self._files.close(self._handle)
             self._handle = -1
 
