@@ -15,14 +15,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from bench import floor, report, workloads
 from bench.rdkafka import LoadError
-from bench.servers import KAFKA_VERSION, Headrace, Kafka, Nothing, Server, ServerError
+from bench.servers import KAFKA_VERSION, Headrace, Kafka, Nothing, Server, ServerError, fetch_kafka
 from bench.workloads import GROWTH_WORKLOADS, WITHOUT_BROKER, WORKLOADS, Scale
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
+CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")  # of the network namespace that we are in
 PARTS = [*WORKLOADS, "start", *GROWTH_WORKLOADS]
 SERVERS: dict[str, Callable[[Path], Server]] = {
     "headrace": lambda folder: Headrace(folder, Path(sys.executable).parent / "headrace"),
@@ -41,6 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--servers", default=",".join(SERVERS), help=f"which of {', '.join(SERVERS)}")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round: does it run at all?")
     parser.add_argument("--keep", action="store_true", help="write figures.json and figures.png, which README shows")
+    parser.add_argument("--control", help="congestion control of all, in a network of its own, such as reno (Linux)")
     parser.add_argument("--data", type=Path, help="where the servers keep their data (a temporary folder)")
     chosen = parser.parse_args()
     if chosen.quick:
@@ -62,8 +65,17 @@ def machine() -> dict[str, str]:
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {
         "machine": f"{os.cpu_count()} cores, {model[0].partition(': ')[2] if model else platform.machine()}",
+        "network": f"loopback ({CONTROL.read_text().strip()})" if CONTROL.exists() else "loopback",
         "versions": f"Python {platform.python_version()}, Apache Kafka {KAFKA_VERSION} (1 GiB heap)",
     }
+
+
+def in_own_network(control: str) -> NoReturn:
+    """All of it once more, in a network namespace whose loopback has this congestion control for everybody."""
+    fetch_kafka()  # from there nothing can be fetched
+    setting = f'ip link set lo up && echo "$0" > {CONTROL} && exec "$@"'
+    unshare = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    os.execvp("unshare", [*unshare, "sh", "-c", setting, control, sys.executable, "-m", "bench", *sys.argv[1:]])
 
 
 def say(text: str) -> None:
@@ -121,6 +133,8 @@ def measure(chosen: argparse.Namespace, folder: Path, results: report.Results) -
 
 def main() -> int:
     chosen = arguments()
+    if chosen.control and chosen.control != CONTROL.read_text().strip():
+        in_own_network(chosen.control)
     folder = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=chosen.data))
     results = report.Results()
     failure: Exception | None = None

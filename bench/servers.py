@@ -1,6 +1,6 @@
 """The two brokers, and the server that is none (`bench.nothing`): how each is started, watched and stopped. Brokers get
-loopback, one partition per topic and their own defaults; Apache Kafka gets the JVM flags of its own start script and
-1 GiB of heap.
+loopback, one partition per topic and their own defaults; Apache Kafka gets the JVM flags of its own start script, 1 GiB
+of heap, and deletes at once what is to be deleted.
 
 A server is a process group of its own, so that nothing survives a benchmark that was interrupted.
 """
@@ -36,6 +36,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # Deleted topics leave memory before the next round begins (a minute is Kafka's default). What they still held made the
 # next server write into memory that the host of a virtual machine had taken back, which is several times as dear.
 DELETE_DELAY_MS = 1000
+DELETE_LIMIT_S = 30.0
 KAFKA_PROPERTIES = """\
 process.roles=broker,controller
 node.id=0
@@ -120,6 +121,9 @@ class Server:
             time.sleep(0.002)
         self.stop()
         raise ServerError(f"{self.name} did not come up; its output:\n{self.last_words()}")
+
+    def wait_until_gone(self, topic: str) -> None:
+        """Until a topic that it was told to delete takes no room any more."""
 
     def stop(self) -> None:
         if self.process is None:
@@ -209,6 +213,13 @@ class Kafka(Server):
 
     def command(self) -> list[str]:
         return [java(), *HEAP, *JVM, "-cp", self._class_path, "kafka.Kafka", str(self._properties)]
+
+    def wait_until_gone(self, topic: str) -> None:
+        for _ in range(int(DELETE_LIMIT_S / 0.05)):
+            if not any((self.folder / "data").glob(f"{topic}-*")):
+                return
+            time.sleep(0.05)
+        raise ServerError(f"{self.name} has not deleted {topic} within {DELETE_LIMIT_S:g} s")
 
     @property
     def _properties(self) -> Path:

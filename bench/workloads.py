@@ -76,6 +76,7 @@ def fresh_topic(server: Server, partitions: int = 1) -> Iterator[str]:
         yield name
     finally:
         admin.delete_topics([name], request_timeout=ADMIN_LIMIT_S)[name].result(ADMIN_LIMIT_S)
+        server.wait_until_gone(name)
 
 
 @contextmanager
