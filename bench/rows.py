@@ -56,6 +56,7 @@ ROWS = {
     row.name: row
     for row in (
         Row("produce_100", "produce 100 B, acks=1", (Goal("cpu", "at most", 0.4), _PRODUCE_RATE)),
+        Row("produce_crowd", "the same from a producer on each core", (_PRODUCE_RATE,)),
         Row("produce_ready", "the same in ready-made batches, whose client costs nothing", (_PRODUCE_RATE,)),
         Row("produce_1k", "produce 1 KiB, acks=1", (_HALF_CPU, _PRODUCE_RATE)),
         Row(

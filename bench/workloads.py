@@ -22,6 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench import raw
 from bench.nothing import KEPT
+from bench.producers import Producers, cores
 from bench.rdkafka import Consumer, LoadError, Producer
 from bench.rows import IDLE_COUNTS, PARTITION_COUNTS
 from bench.servers import Server
@@ -168,6 +169,14 @@ def produce_and_consume_100(server: Server, scale: Scale) -> Seen:
     return produce_and_consume(server, scale.messages, 100, "100")
 
 
+def produce_crowd(server: Server, scale: Scale) -> Seen:
+    """A producer on each core, so that broker and producers share all that there is."""
+    each = scale.messages // len(cores())
+    messages = each * len(cores())
+    with fresh_topic(server, len(cores())) as topic, Producers(server.address, topic, 100, each) as producers:
+        return {"produce_crowd": timed(server, messages, producers.run, written_bytes=int(messages * 100 * TOUCHED))}
+
+
 def produce_ready(server: Server, scale: Scale) -> Seen:
     """As large as librdkafka's batches under load, but encoded before the clock starts: the broker sets the rate."""
     requests = scale.messages // READY_BATCH
@@ -307,13 +316,19 @@ def sync_p50_ms(folder: Path, samples: int = 200) -> float:
 
 WORKLOADS: dict[str, Callable[[Server, Scale], Seen]] = {
     "produce_100": produce_and_consume_100,
+    "produce_crowd": produce_crowd,
     "produce_ready": produce_ready,
     "produce_1k": produce_and_consume_1k,
     "produce_all": produce_all,
     "small": small_requests,
     "latency": latency,
 }
-WITHOUT_BROKER = ("produce_100", "produce_1k", "latency")  # what the client alone allows is measured for these
+WITHOUT_BROKER = (
+    "produce_100",
+    "produce_crowd",
+    "produce_1k",
+    "latency",
+)  # what the client alone allows is measured for these
 GROWTH_WORKLOADS: dict[str, Callable[[Server, Scale], dict[int, float]]] = {
     "partitions": over_partitions,
     "partitions_single": over_partitions_single,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import headrace
 from bench import raw, report
+from bench.producers import Producers, cores
+from bench.rdkafka import LoadError
 from bench.rows import GROWTH, ROWS
 from headrace.records.batch import validate
 from headrace.records.codec import decode
+from headrace.testing.served import ServedBroker
 
 
 def test_the_hand_made_batch_is_a_batch_to_our_own_reader() -> None:
@@ -38,3 +44,17 @@ def test_growth_is_judged_on_the_worst_column_against_the_first() -> None:
 
 def test_a_row_that_was_not_measured_is_not_in_the_table() -> None:
     assert [line[0] for line in report.lines(results(1.0, 2.0))] == ["work", "produce 100 B, acks=1"]
+
+
+def test_each_core_has_a_producer_that_sends_all_of_its_records(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path) as broker, headrace.connect(broker.address) as client:
+        client.admin.create_topic("crowd", partitions=len(cores()))
+        with Producers(broker.address, "crowd", 100, 2000) as producers:
+            producers.run()
+        ends = client.admin.offsets("crowd", "end")
+        assert {at.offset for at in ends.values()} == {2001}, "and one that connected it"
+
+
+def test_a_producer_that_cannot_work_is_an_error_and_leaves_none_behind() -> None:
+    with pytest.raises(LoadError, match=r"a producer ended early: (?s:.*)must be >= 0"):
+        Producers("127.0.0.1:9", "crowd", -1, 10)
