@@ -294,7 +294,10 @@ def pipelined_cpu(server: Server, scale: Scale, partitions: int, in_flight: int 
         raw.Pipeline(server.address, topic, partitions, GROWTH_BATCH, 100, in_flight) as pipeline,
     ):
         pipeline.run(max(partitions, requests // 20))
-        return timed(server, requests * GROWTH_BATCH, lambda: pipeline.run(requests))["cpu"]
+        messages = requests * GROWTH_BATCH
+        return timed(server, messages, lambda: pipeline.run(requests), written_bytes=int(messages * 100 * TOUCHED))[
+            "cpu"
+        ]
 
 
 def sync_p50_ms(folder: Path, samples: int = 200) -> float:

@@ -373,3 +373,25 @@ async def test_what_a_deletion_left_behind_goes_at_the_next_start() -> None:
     left = node.world.disk.list(f"{node.world.root}/topics")
     assert [name.partition("-")[0] for name in left] == ["kept"]
     deleting.cancel()
+
+
+async def test_why_a_partition_cannot_be_opened_is_told_once_until_it_can() -> None:
+    node = Node()
+    for name in ("bad", "good"):
+        produce(node, await node.partition(name), batch())
+    for _ in range(2):
+        node.world.restart()
+        node.start()
+        bad = node.broker.topic("bad")
+        assert bad is not None
+        node.world.disk.fail_reads(1000, bad.partitions[0].folder)
+        for _ in range(3):
+            with pytest.raises(HeadraceError):
+                await node.partition("bad")
+        assert (await node.partition("good")).log is not None
+        node.world.disk.mend()
+        assert (await node.partition("bad")).log is not None
+    told = [details for kind, details in node.world.events if kind == "log.not-opened"]
+    assert len(told) == 2
+    assert told[0]["folder"] == bad.partitions[0].folder
+    assert "the read failed" in told[0]["why"]

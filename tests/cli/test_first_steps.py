@@ -114,3 +114,15 @@ def test_all_ports_that_are_taken_are_told_at_once(run: Run, tmp_path: Path, is_
     assert ended.code
     assert f"cannot listen on {kafka} for kafka, {lines} for lines: Address already in use; --kafka" in ended.err
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_host_that_is_none_is_told_in_a_sentence(run: Run, tmp_path: Path, is_first: bool) -> None:
+    data = tmp_path / "data"
+    if not is_first:
+        data.mkdir()
+    ended = run("serve", "--data", str(data), *ANYWHERE, "--lines", f"{'ä' * 70}:9099")
+    assert ended.code
+    assert "cannot listen on" in ended.err
+    assert "for lines" in ended.err
+    assert "Traceback" not in ended.err

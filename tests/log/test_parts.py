@@ -33,7 +33,7 @@ from headrace.records.codec import Producer, Record, decode, encode
 from headrace.records.control import Marker, encode_marker
 from headrace.records.header import MAX_SEQUENCE
 from headrace.testing.disk import SimulatedDisk
-from tests.log.kit import START_MS, Clock, append, batch, joined
+from tests.log.kit import START_MS, Clock, Steps, append, batch, joined
 
 # Format
 
@@ -261,8 +261,12 @@ def test_the_journal_keeps_the_newest_mark_of_each_log_and_stays_small():
     disk = SimulatedDisk()
     disk.make_directory("/data")
     journal = Journal(disk, "/data/synced")
+    background = Steps()
     for number in range(60_000):
         journal.append([Mark(bytes([number % 7]) * 20, 0, 0, 300, number)])
+        if not number % 1000:
+            journal.keep(background)
+            background.drain()
     assert len(disk.contents("/data/synced")) <= ROTATE_BYTES
     journal.forget([bytes([3]) * 20])
     journal.close()

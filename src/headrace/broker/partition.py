@@ -55,7 +55,19 @@ class Waiter(Protocol):
 
 
 class Partition:
-    __slots__ = ("_broker", "_had_failed", "_opening", "_waiters", "dirty", "error", "image", "index", "log", "topic")
+    __slots__ = (
+        "_broker",
+        "_had_failed",
+        "_opening",
+        "_told",
+        "_waiters",
+        "dirty",
+        "error",
+        "image",
+        "index",
+        "log",
+        "topic",
+    )
 
     def __init__(self, broker: Broker, topic: Topic, index: int, image: PartitionImage) -> None:
         self._broker, self.topic, self.index, self.image = broker, topic, index, image
@@ -63,6 +75,7 @@ class Partition:
         self.error: HeadraceError | None = None
         self.dirty = self._had_failed = False
         self._opening: list[Done] = []  # one for each who waits
+        self._told = ""  # why it could not be opened the last time
         self._waiters: dict[Waiter, None] = {}
 
     def __repr__(self) -> str:
@@ -137,6 +150,7 @@ class Partition:
         if error is not None or log is None:
             if not isinstance(error, HeadraceError):
                 error = StorageFailed(f"{self.topic.name}/{self.index} cannot be opened: {error}")
+            self._tell(error)
             for done in waiting:
                 done(error)
             return
@@ -145,9 +159,15 @@ class Partition:
         log.on_append = self.wake
         if isinstance(log, Log):
             log.services.metrics.recoveries.observe(log.recovery_s)
-        self.log = log
+        self.log, self._told = log, ""
         for done in waiting:
             done(None)
+
+    def _tell(self, error: HeadraceError) -> None:
+        """Once, while the reason stays the same: clients ask again and again."""
+        if error is not self.error and self._told != str(error):
+            self._told = str(error)
+            self._broker.on_event("log.not-opened", {"folder": self.folder, "why": self._told})
 
     def recover(self) -> None:
         """The log has failed. Whoever comes next opens it anew, and that is its recovery."""

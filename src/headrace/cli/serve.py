@@ -188,8 +188,8 @@ def _taken(settings: Settings) -> HeadraceError | None:
             socket.create_server(
                 (at.host, at.port), family=socket.AF_INET6 if ":" in at.host else socket.AF_INET
             ).close()
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
+        except (OSError, TypeError, UnicodeError) as error:  # a name that is none is `listen`'s to tell of
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 taken[name] = at
     if not taken:
         return None

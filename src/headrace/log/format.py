@@ -105,10 +105,8 @@ def decode_segment_header(data: Buffer, path: str) -> SegmentHeader | None:
         return None
     check_version(version, path)
     if flags & ~COMPACTED or tuple(locks) != _PLAIN:  # what it holds would be taken for a torn tail, and cut
-        raise FormatTooNew(
-            f"{path} is encrypted, or marked (flags {flags:#x}) as this program knows it not:"
-            " run the version that wrote it, or a newer one"
-        )
+        what = f"has flags ({flags:#x}) that this program does not know" if flags & ~COMPACTED else "is encrypted"
+        raise FormatTooNew(f"{path} {what}: run the version that wrote it, or a newer one")
     if not flags & COMPACTED:
         return SegmentHeader(base, created_ms, log_id)
     return SegmentHeader(base, created_ms, log_id, revision, size, next_offset)

@@ -1,12 +1,16 @@
 """The sync journal, the file `synced`: proof of what was synced, for all logs of a store.
 
 After each round of syncs its marks are appended in one write. Nobody waits for a sync of the journal itself: it
-survives the process, and is synced now and then, once a second at the most. So after a power loss it may be that old,
-which weakens only what recovery can tell damage from a torn tail by. It must never be ahead of the disk, so a mark is
-written after the sync that it tells of has returned.
+survives the process, and is synced now and then, once a second or so (`keep`). So after a power loss it may be that
+old, which weakens only what recovery can tell damage from a torn tail by. It must never be ahead of the disk, so a mark
+is written after the sync that it tells of has returned.
 
 The exception is a log's end: that it was deleted must be known for sure before its files go, or recovery
 would take them for lost.
+
+When the file has grown long it is replaced by one with the newest mark of each log; and when a write or a sync of it
+has failed, since a sync that is tried again after that proves nothing. The new file is written and synced in the
+background, and only then takes the old one's name: a power loss finds one or the other, whole.
 
 The last whole mark of a log is the true one. A mark whose checksum is wrong (lost pages, torn end) is passed
 over.
@@ -18,40 +22,62 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 
 from headrace.log.format import (
     GONE,
     JOURNAL_HEADER,
     JOURNAL_MAGIC,
     MARK_BYTES,
+    NEW,
     VERSION,
     Mark,
     check_version,
     decode_mark,
     encode_mark,
 )
-from headrace.log.writing import read_whole, replace_file, write_all
-from headrace.ports import Files
+from headrace.log.writing import read_whole, replace_file, write_all, write_beside
+from headrace.ports import Background, Files
 from headrace.records.kernel import crc32c
 
 ROTATE_BYTES = 1 << 20  # 21,000 marks are read in some 20 ms at a start
 ROTATE_RATIO = 4  # with more logs than that holds: when four fifths are out of date
+MOST_RATIO = 16  # of that: more is not written, while a disk lets no new file take its place
 
 
 class Journal:
-    __slots__ = ("_files", "_handle", "_later", "_limit_bytes", "_marks", "_path", "_size", "is_unsynced")
+    __slots__ = (
+        "_files",
+        "_handle",
+        "_has_new_name",
+        "_is_keeping",
+        "_is_unsynced",
+        "_is_worn",
+        "_later",
+        "_limit_bytes",
+        "_marks",
+        "_path",
+        "_renewals",
+        "_since",
+        "_size",
+    )
 
     def __init__(self, files: Files, path: str) -> None:
         self._files, self._path = files, path
         self._marks = load_marks(files, path)
         self._later: deque[Mark] = deque()
         self._handle, self._size, self._limit_bytes = -1, 0, ROTATE_BYTES
-        self.is_unsynced = False  # a power loss would take some of it
+        self._is_unsynced = False  # a power loss would take some of it
+        self._is_worn = False  # a write or a sync of this file has failed: only a new one proves anything
+        self._is_keeping = False  # in the background
+        self._since: bytearray | None = None  # what came while a new file is made
+        self._renewals = 0
+        self._has_new_name = False  # which the directory may not know after a power loss
         try:
-            self._rotate(durable=True)
+            self._replace()
         except OSError:  # a full disk: go on behind what is there
             self._handle = files.open(path, create=True)
-            self._size = max(MARK_BYTES, files.size(self._handle) // MARK_BYTES * MARK_BYTES)
+            self._size = files.size(self._handle) // MARK_BYTES * MARK_BYTES
 
     def mark(self, log_id: bytes) -> Mark | None:
         return self._marks.get(log_id)
@@ -72,15 +98,19 @@ class Journal:
             else:
                 self._marks[mark.log_id] = mark
             data += encode_mark(mark)
-        try:
-            if self._size + len(data) > self._limit_bytes:
-                self._rotate(durable=False)
-            else:
-                write_all(self._files, self._handle, data, self._size)
-                self._size += len(data)
-            self.is_unsynced |= bool(data)
-        except OSError:
+        if not data:
             return
+        self._is_unsynced = True
+        if self._size > MOST_RATIO * self._limit_bytes:
+            self._is_worn = True
+            return
+        if self._since is not None:
+            self._since += data
+        try:
+            write_all(self._files, self._handle, data, self._size)
+            self._size += len(data)
+        except OSError:
+            self._is_worn = True
 
     def forget(self, log_ids: Iterable[bytes]) -> None:
         """These logs are about to be deleted: sure only after `sync`."""
@@ -90,34 +120,91 @@ class Journal:
             self.append([Mark(log_id, GONE, 0, 0, 0) for log_id in known])
 
     def sync(self) -> None:
-        """Off the loop, and therefore with a handle of its own: the loop may rotate the file meanwhile."""
-        handle = self._files.open(self._path)
-        try:
-            self._files.datasync(handle)
-        finally:
-            self._files.close(handle)
-        self._files.sync_directory(os.path.dirname(self._path))
+        """Off the loop, and therefore with a handle of its own: another file may take this one's place meanwhile, which
+        is then synced as well."""
+        renewals = -1
+        while renewals != self._renewals:
+            renewals, has_new_name = self._renewals, self._has_new_name
+            handle = self._files.open(self._path)
+            try:
+                self._files.datasync(handle)
+            except OSError:
+                self._is_worn = True
+                raise
+            finally:
+                self._files.close(handle)
+            if has_new_name:
+                self._files.sync_directory(os.path.dirname(self._path))
+                self._has_new_name = self._renewals != renewals
+
+    def keep(self, background: Background) -> None:
+        """Now and then: what is new in it shall outlive a power loss."""
+        if self._is_keeping:
+            return
+        self.append(())
+        if self._handle < 0:
+            return
+        if self._is_worn or self._size > self._limit_bytes:
+            self._is_keeping, self._since, data = True, bytearray(), self._whole()
+            background.run(partial(write_beside, self._files, self._path, data), partial(self._renew, len(data)))
+        elif self._is_unsynced:
+            self._is_keeping, self._is_unsynced = True, False
+            background.run(self.sync, self._kept)
 
     def close(self) -> None:
         """Blocks while it is synced."""
-        if self._handle >= 0:
-            self.append(())
-            if self.is_unsynced:
-                with contextlib.suppress(OSError):  # it is as old then as after a power loss
-                    self.sync()
-            self._files.close(self._handle)
-            self._handle = -1
+        if self._handle < 0:
+            return
+        self.append(())
+        with contextlib.suppress(OSError):  # it is as old then as after a power loss
+            if self._is_worn and self._since is None:
+                self._replace()
+            elif self._is_unsynced or self._is_keeping:
+                self.sync()
+        self._files.close(self._handle)
+        self._handle = -1
 
-    def _rotate(self, *, durable: bool) -> None:
-        """A new file with the newest mark of each log takes the old one's place."""
-        header = JOURNAL_HEADER.pack(JOURNAL_MAGIC, VERSION, 0, 0)[:-4]
-        data = header + crc32c(header).to_bytes(4, "big") + b"".join(map(encode_mark, self._marks.values()))
-        replace_file(self._files, self._path, data, durable=durable)
-        handle = self._files.open(self._path)
+    def _kept(self, _: None, error: BaseException | None) -> None:
+        self._is_keeping = False
+        if error is not None:  # the next time, then
+            self._is_unsynced = True
+
+    def _renew(self, size: int, _: None, error: BaseException | None) -> None:
+        """A new file is there, and synced: with what came since it takes the old one's place."""
+        since, self._since, self._is_keeping = self._since, None, False
+        if error is not None or self._handle < 0 or since is None:  # the next time, then; or never
+            return
+        handle = -1
+        try:
+            handle = self._files.open(self._path + NEW)
+            write_all(self._files, handle, since, size)
+            self._files.rename(self._path + NEW, self._path)
+        except OSError:
+            if handle >= 0:
+                self._files.close(handle)
+            self._is_worn = True
+            return
+        self._take(handle, size, len(since))
+        self._has_new_name = self._is_unsynced = True
+        self._renewals += 1  # last: who syncs meanwhile looks at this
+
+    def _replace(self) -> None:
+        """The same, at once. Blocks."""
+        data = self._whole()
+        replace_file(self._files, self._path, data, durable=True)
+        self._take(self._files.open(self._path), len(data), 0)
+        self._is_unsynced = False
+
+    def _take(self, handle: int, whole_bytes: int, more_bytes: int) -> None:
         if self._handle >= 0:
             self._files.close(self._handle)
-        self._handle, self._size = handle, len(data)
-        self._limit_bytes = max(ROTATE_BYTES, ROTATE_RATIO * len(data))
+        self._handle, self._size = handle, whole_bytes + more_bytes
+        self._limit_bytes = max(ROTATE_BYTES, ROTATE_RATIO * whole_bytes)
+        self._is_worn = False
+
+    def _whole(self) -> bytes:
+        header = JOURNAL_HEADER.pack(JOURNAL_MAGIC, VERSION, 0, 0)[:-4]
+        return header + crc32c(header).to_bytes(4, "big") + b"".join(map(encode_mark, self._marks.values()))
 
 
 def load_marks(files: Files, path: str) -> dict[bytes, Mark]:

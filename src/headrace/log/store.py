@@ -48,7 +48,6 @@ class LogStore:
         self.root = services.root
         self._lock = lock
         self._is_closed = False
-        self._is_keeping = False  # the journal is being synced
 
     @property
     def path(self) -> str:
@@ -172,15 +171,7 @@ class LogStore:
         """Now and then: logs that could not be synced for want of file handles try again. And what the journal proves
         is made to outlive a power loss; in the background, since no acknowledgement depends on it."""
         self.services.sync.retry()
-        journal = self.services.journal
-        if journal.is_unsynced and not self._is_keeping and not self._is_closed:
-            self._is_keeping, journal.is_unsynced = True, False
-            self.services.background.run(journal.sync, self._kept)
-
-    def _kept(self, _: None, error: BaseException | None) -> None:
-        self._is_keeping = False
-        if error is not None:  # the next time, then
-            self.services.journal.is_unsynced = True
+        self.services.journal.keep(self.services.background)
 
     def drain(self, done: Callable[[], None]) -> None:
         """Syncs all that is written, and saves what a restart would have to walk over; then `done`. For a

@@ -38,6 +38,14 @@ def write_rest(files: Files, handle: int, buffers: Sequence[Buffer], position: i
 def replace_file(files: Files, path: str, data: Buffer, *, durable: bool) -> None:
     """Whole or not at all: a new file takes the old one's name. Durable: also after a power loss, once this
     returned."""
+    write_beside(files, path, data, durable=durable)
+    files.rename(path + NEW, path)
+    if durable:
+        files.sync_directory(os.path.dirname(path))
+
+
+def write_beside(files: Files, path: str, data: Buffer, *, durable: bool = True) -> None:
+    """The file that is to take that name."""
     handle = files.open(path + NEW, create=True)
     try:
         files.truncate(handle, 0)
@@ -46,9 +54,6 @@ def replace_file(files: Files, path: str, data: Buffer, *, durable: bool) -> Non
             files.datasync(handle)
     finally:
         files.close(handle)
-    files.rename(path + NEW, path)
-    if durable:
-        files.sync_directory(os.path.dirname(path))
 
 
 def read_whole(files: Files, path: str) -> bytes:

@@ -34,6 +34,7 @@ LEVEL_OF = {
     "log.many-aborted": "warning",
     "log.not-compacted": "warning",
     "log.not-deleted": "warning",
+    "log.not-opened": "error",
     "log.not-read": "warning",
     "log.not-saved": "warning",
     "log.not-synced": "warning",
