@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
@@ -101,12 +102,13 @@ async def test_the_wait_of_a_fetch_is_not_how_long_it_took(web: Running) -> None
 async def test_a_request_that_waits_for_its_sync_took_that_long(web: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     await web.create("t")
     await web.produce("t", [b"x"])
-    real = web.disk.datasync
-    monkeypatch.setattr(web.disk, "datasync", lambda handle: (time.sleep(0.3), real(handle)))
+    real, seen = web.disk.datasync, threading.Event()
+    monkeypatch.setattr(web.disk, "datasync", lambda handle: (time.sleep(0.3), seen.wait(30), real(handle)))
     monkeypatch.setattr(kafka_metrics, "SLOW_S", 0.2)
     asked = asyncio.create_task(web.produce("t", [b"x"], acks=-1, requests=3))
     await until(lambda: sum(len(connection.waiting) for connection in web.node.kafka.connections()) == 3)
     assert value(families(await web.scrape()), "headrace_kafka_sync_waiting") == 3
+    seen.set()
     await asked
     times = web.node.kafka.metrics.times[0]
     assert sum(times.counts) == 1 + 3  # the first opened the log, which is timed always

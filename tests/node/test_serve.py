@@ -88,6 +88,23 @@ def test_a_ready_file_is_there_while_the_node_serves_and_an_old_one_is_not_belie
     assert not ready.exists()
 
 
+def test_a_second_start_leaves_the_ready_file_to_the_node_that_serves(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path):
+        (ready,) = tmp_path.glob("ready*")
+        told = ready.read_text()
+        words = refused("--data", str(tmp_path / "data"), *ANYWHERE, "--ready-file", str(ready))
+        assert "another process works in" in words
+        assert ready.read_text() == told
+
+
+def test_a_node_that_stops_leaves_the_ready_file_of_another(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path) as broker:
+        (ready,) = tmp_path.glob("ready*")
+        another = json.dumps(json.loads(ready.read_text()) | {"pid": broker.pid + 1})
+        ready.write_text(another)
+    assert ready.read_text() == another
+
+
 def test_a_ready_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     words = refused("--data", str(tmp_path / "d"), *ANYWHERE, "--ready-file", str(tmp_path / "folder"))
@@ -98,8 +115,28 @@ def test_a_ready_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_pat
 def test_a_slip_in_a_variable_is_told(tmp_path: Path) -> None:
     words = refused("--data", str(tmp_path / "d"), "--node-id", "x", HEADRACE_DAAT="x")
     assert "--node-id" in words
-    slip = refused("--data", "/dev/null/x", HEADRACE_DAAT="x")
-    assert "HEADRACE_DAAT is not a setting" in slip
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        at = f"127.0.0.1:{taken.getsockname()[1]}"
+        slip = refused("--data", str(tmp_path / "d"), *ANYWHERE, "--kafka", at, HEADRACE_DAAT="x")
+    (first, *_) = (json.loads(line) for line in slip.splitlines() if line.startswith("{"))
+    assert (first["event"], first["level"]) == ("node.settings", "warning")
+    assert "HEADRACE_DAAT is not a setting" in first["why"]
+
+
+def test_log_lines_are_for_people_on_a_terminal_and_json_elsewhere(tmp_path: Path) -> None:
+    terminal, end = os.openpty()
+    with os.fdopen(terminal, "rb", buffering=0) as shown:
+        command = [sys.executable, "-m", "headrace", "--data", str(tmp_path / "d"), *ANYWHERE]
+        node = subprocess.Popen(command, stderr=end)
+        os.close(end)
+        lines = b""
+        while b"node.serving" not in lines:
+            lines += shown.read(4096)
+        node.terminate()
+        assert node.wait(LIMIT_S) == 0
+    assert b" node.serving node_id=0 data=" in lines
+    with ServedBroker(tmp_path / "elsewhere") as broker:
+        assert {json.loads(line)["level"] for line in broker.log().splitlines()} <= {"info", "warning"}
 
 
 def test_connections_never_take_the_log_its_open_files(tmp_path: Path) -> None:

@@ -51,3 +51,4 @@ def test_a_node_without_native_kernels_serves_others_and_keeps_what_it_acknowled
         assert consumed(broker.address, 5 * COUNT) == wanted
     assert_no_fault(broker)
     assert "HEADRACE_NATIVE=0" in broker.log()
+    assert broker.log().count("native.missing") == 6, "once for each start without them"

@@ -262,7 +262,6 @@ class Broker(Turns):
         """Retention and what else comes due with time; the driver calls it now and then."""
         now_ms = self.clock.now_ms()
         self.quorum.recover(self.background)
-        self.store.retry_syncs()
         self.groups.maintain()
         self._cold.look(now_ms)
         self.memory_topics.look(now_ms)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import gc
 import json
 import os
@@ -18,7 +19,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -50,18 +51,16 @@ def command(given: list[str]) -> int:
         return exits.OK
     named, problems = flags.parse(given)
     tree = load(named, os.environ)
-    for warning in tree.warnings:
-        print(f"headrace: {warning}", file=sys.stderr)
     problems += tree.problems
     if problems:
-        for problem in problems:
-            print(f"headrace: {problem}", file=sys.stderr)
+        for line in (*tree.warnings, *problems):
+            print(f"headrace: {line}", file=sys.stderr)
         print("  try: `headrace serve --help`, or `headrace config explain NAME`", file=sys.stderr)
         return exits.USAGE
     settings = settings_of(tree)
     try:
         _check_whose(settings.data)
-        return serve(settings)
+        return serve(settings, tree.warnings)
     except StorageFailed as error:
         if isinstance(error.__cause__, OSError) and not os.path.isdir(settings.data):
             why = f"cannot make the data directory {settings.data}: {error.__cause__.strerror}"
@@ -71,14 +70,16 @@ def command(given: list[str]) -> int:
         return exits.fail(error)
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, warnings: Sequence[object] = ()) -> int:
     loop_factory = _loop_factory()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(_serve(settings))
+        return runner.run(_serve(settings, warnings))
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, warnings: Sequence[object]) -> int:
     logs = Logs(settings.log_format, settings.log_level, levels=settings.log_levels)
+    for warning in warnings:
+        logs.event("node.settings", {"why": str(warning)})
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: logs.event("node.fault", _fault(context)))
     stopped = asyncio.Event()
@@ -109,7 +110,8 @@ async def _serve(settings: Settings) -> int:
         disk_space=partial(host.disk_space, settings.data),
         loggers=logs,
     )
-    _remove_ready_file(settings)  # of a life that ended without a word
+    if not _is_served(settings.data):
+        _remove_ready_file(settings)  # of a life that ended without a word
     await _start(node, end_background)
     addresses = {name: str(address) for name, address in node.addresses.items()}
     try:
@@ -122,7 +124,8 @@ async def _serve(settings: Settings) -> int:
         systemd.tell(systemd.STOPPING)
         logs.event("node.stopping", {})
     finally:
-        _remove_ready_file(settings)
+        if _pid_in(settings.ready_file) == os.getpid():  # else another node has the name
+            _remove_ready_file(settings)
         await node.stop()
     logs.event("node.stopped", {})
     return 0
@@ -259,6 +262,30 @@ def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:
         with contextlib.suppress(OSError):
             os.remove(new)
         raise HeadraceError(f"cannot write --ready-file {settings.ready_file}: {error.strerror}") from error
+
+
+def _is_served(data: str) -> bool:
+    """By another process, which holds its lock: this start is about to fail, and what is that one's stays."""
+    try:
+        handle = os.open(os.path.join(data, "lock"), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _pid_in(ready_file: str | None) -> int | None:
+    try:
+        with open(ready_file or "", "rb") as file:
+            pid: int = json.load(file)["pid"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return pid
 
 
 def _remove_ready_file(settings: Settings) -> None:

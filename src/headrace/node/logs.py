@@ -50,6 +50,7 @@ LEVEL_OF = {
     "node.not-ready": "warning",
     "node.ready": "info",
     "node.serving": "info",
+    "node.settings": "warning",
     "node.stopped": "info",
     "node.stopping": "info",
     "produce.refused": "warning",

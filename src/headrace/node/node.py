@@ -178,11 +178,10 @@ class Node:
         self.lag.observe(max(0.0, self.clock.monotonic() - self._due))
         self._wait_for_tick()
         self._ticks += 1
+        self.broker.sync_due()
         if self._ticks % TICKS_TO_MAINTENANCE == 0:
             self.broker.maintain()
             self.watch.look()
-        else:
-            self.broker.sync_due()
 
     def catch_up(self) -> None:
         """All that is done now and then is done now: for a driver that moves the clock."""
