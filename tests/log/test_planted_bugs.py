@@ -13,8 +13,11 @@ from headrace.log.log import Log
 from headrace.log.rescan import Rescan
 from headrace.log.segment import Segment
 from headrace.log.writing import read_whole, replace_file
-from headrace.testing.disk import SimulatedDisk
-from tests.log.history import changes_of_the_whole_script, judge, run_until
+from headrace.testing.disk import PowerLoss, SimulatedDisk
+from headrace.testing.platter import PAGE_BYTES
+from tests.log.damaged import path
+from tests.log.history import History, changes_of_the_whole_script, judge, run_until
+from tests.log.kit import World
 
 SEEDS = range(3)
 EVERY = 3  # a third of the changes is enough to meet a bug many times
@@ -81,13 +84,54 @@ def test_trusting_the_index_over_the_log_is_caught(monkeypatch):
     assert promises_broken()
 
 
-def test_keeping_a_torn_tail_is_caught(monkeypatch):
-    def keep(self, segment, position, end, why):
-        segment.size = end
-        return True
+def keep_the_tail(self, segment, position, end, why):
+    segment.size = end
+    return True
 
-    monkeypatch.setattr(Rescan, "_cut", keep)
+
+def test_keeping_a_torn_tail_is_caught(monkeypatch):
+    monkeypatch.setattr(Rescan, "_cut", keep_the_tail)
     assert promises_broken()
+
+
+def torn_write(seed: int, *, is_cut: bool) -> History | None:
+    """A batch behind a synced one, of which a part and no more reached the platter, all on one page of it; None when
+    the seed tears nothing. It was being written when the power went, or was written and not synced."""
+    disk = SimulatedDisk(seed)
+    history = History(World(disk), ("a",))
+    history.open_all()
+    history.append("a")
+    history.sync("a")
+    history.world.background.drain()
+    before = disk.contents(path(history.world))
+    if is_cut:
+        disk.stop_at(disk.changes + 1)
+    with contextlib.suppress(PowerLoss):
+        history.append("a", size=700)  # small enough for the judge to append to the same segment
+    disk.power_loss("all" if is_cut else "some")
+    left = disk.contents(path(history.world))
+    assert len(before) + 1000 < PAGE_BYTES and left.startswith(before)
+    part, whole = left[len(before) :].rstrip(b"\0"), history.promises["a"].appended[1].rstrip(b"\0")
+    history.world.start()
+    return history if part and part != whole and whole.startswith(part) else None
+
+
+def judged(history: History) -> bool:
+    try:
+        judge(history)
+    except (AssertionError, HeadraceError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["a torn page", "a write in part"])
+def test_keeping_a_torn_tail_is_caught_by_every_write_that_was_torn(monkeypatch, is_cut):
+    """The test above passes on a disk that tears nothing, too."""
+    seeds = [seed for seed in range(100) if torn_write(seed, is_cut=is_cut)]
+    assert len(seeds) >= 3
+    assert all(judged(torn_write(seed, is_cut=is_cut)) for seed in seeds)
+    monkeypatch.setattr(Rescan, "_cut", keep_the_tail)
+    assert not any(judged(torn_write(seed, is_cut=is_cut)) for seed in seeds)
 
 
 @pytest.mark.parametrize("what", ["the snapshot before its data", "a sync that forgets the directory"])

@@ -367,10 +367,12 @@ class Fetch:
             or fetched.log_start_offset != one.start_offset
         )
         one.high_watermark, one.start_offset = fetched.high_watermark, fetched.log_start_offset
-        session.ready.pop(one, None)
         more = fetched.error != 0 or fetched.diverging is not None or one.want.fetch_offset < fetched.high_watermark
-        if more and session.asked.get(one.key) is one:
-            session.ready[one] = None  # at the end of the line: who got something lets others go first
+        goes_on = more and session.asked.get(one.key) is one
+        if fetched.size or not goes_on:
+            session.ready.pop(one, None)
+        if goes_on:
+            session.ready[one] = None  # at the end of the line for who got something: it lets others go first
         return news
 
 
