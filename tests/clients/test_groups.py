@@ -21,7 +21,7 @@ from tests.clients.conftest import program
 from tests.clients.test_java import CONSUMER, jars, run  # noqa: F401  # a fixture
 from tests.support import serving
 
-LIMIT_S = 30.0
+LIMIT_S = 60.0  # a group of three members is a matter of seconds; the rest is for busy machines
 PARTITIONS, COUNT = 4, 200
 
 

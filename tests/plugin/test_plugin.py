@@ -205,14 +205,21 @@ def test_loading_the_plugin_imports_no_broker_and_costs_nothing(tmp_path: Path) 
 
 
 def test_two_hundred_tests_with_a_fresh_broker_each_take_less_than_twenty_seconds(tmp_path: Path) -> None:
-    """Of three tries one, as other tests may run beside this one."""
+    """Of three tries one, without the time that others had the processors, as other tests may run beside this one."""
     took: list[float] = []
     while len(took) < 3 and min(took, default=MANY_LIMIT_S) >= MANY_LIMIT_S:
-        (tmp_path / str(len(took))).mkdir()
+        folder = tmp_path / str(len(took))
+        folder.mkdir()
         run = Run(
-            tmp_path / str(len(took)),
+            folder,
             f"""
+            import pathlib
             import pytest
+
+            def teardown_module():
+                threads = pathlib.Path("/proc/self/task").glob("*/schedstat")
+                waited_ns = sum(int(thread.read_text().split()[1]) for thread in threads)
+                pathlib.Path("waited").write_text(str(waited_ns / 1e9))
 
             @pytest.mark.parametrize("number", range({MANY}))
             def test_fresh(number, headrace_broker):
@@ -222,7 +229,7 @@ def test_two_hundred_tests_with_a_fresh_broker_each_take_less_than_twenty_second
             """,
         )
         assert (run.code, run.counted("passed")) == (0, MANY), run.out
-        took.append(run.took_s)
+        took.append(run.took_s - float((folder / "waited").read_text()))
     assert min(took) < MANY_LIMIT_S, took
 
 
