@@ -49,13 +49,13 @@ class Journal:
     __slots__ = (
         "_files",
         "_handle",
-        "_has_new_name",
         "_is_keeping",
         "_is_unsynced",
         "_is_worn",
         "_later",
         "_limit_bytes",
         "_marks",
+        "_named",
         "_path",
         "_renewals",
         "_since",
@@ -71,8 +71,8 @@ class Journal:
         self._is_worn = False  # a write or a sync of this file has failed: only a new one proves anything
         self._is_keeping = False  # in the background
         self._since: bytearray | None = None  # what came while a new file is made
-        self._renewals = 0
-        self._has_new_name = False  # which the directory may not know after a power loss
+        self._renewals = 0  # how often a new file took the old one's place;
+        self._named = 0  # and so often the directory is sure to know it
         try:
             self._replace()
         except OSError:  # a full disk: go on behind what is there
@@ -124,7 +124,7 @@ class Journal:
         is then synced as well."""
         renewals = -1
         while renewals != self._renewals:
-            renewals, has_new_name = self._renewals, self._has_new_name
+            renewals = self._renewals
             handle = self._files.open(self._path)
             try:
                 self._files.datasync(handle)
@@ -133,9 +133,9 @@ class Journal:
                 raise
             finally:
                 self._files.close(handle)
-            if has_new_name:
+            if self._named != renewals:
                 self._files.sync_directory(os.path.dirname(self._path))
-                self._has_new_name = self._renewals != renewals
+                self._named = renewals
 
     def keep(self, background: Background) -> None:
         """Now and then: what is new in it shall outlive a power loss."""
@@ -185,8 +185,8 @@ class Journal:
             self._is_worn = True
             return
         self._take(handle, size, len(since))
-        self._has_new_name = self._is_unsynced = True
-        self._renewals += 1  # last: who syncs meanwhile looks at this
+        self._is_unsynced = True
+        self._renewals += 1
 
     def _replace(self) -> None:
         """The same, at once. Blocks."""
