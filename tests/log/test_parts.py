@@ -192,6 +192,28 @@ def test_a_producer_that_is_not_known_may_start_anywhere():
     assert len(producers) == 0
 
 
+def test_a_first_batch_that_was_taken_back_comes_again_before_those_behind_it(monkeypatch):
+    """Else a small one that still fits on a full disk would be acknowledged, and the first be refused for good."""
+    monkeypatch.setattr(producers_module, "MAX_AWAITED", 3)
+    producers = Producers(1000)
+    taken = [producers.put(header(sequence, 2), 0, 5) for sequence in (7, 9)]
+    for before in reversed(taken):
+        producers.undo(before)
+    for sequence in (9, 11, 0):
+        with pytest.raises(OutOfOrderSequence, match="7 comes first"):
+            producers.check(header(sequence, 2), 0)
+    assert producers.check(header(0, epoch=1), 0) is None, "it has begun anew"
+    put(producers, header(7, 2), 0)
+    put(producers, header(9, 2), 2)
+    producers.expire(5000)
+    assert producers.check(header(500), 5000) is None, "which is forgotten as it always was"
+    for producer_id in range(10, 14):
+        producers.undo(producers.put(header(0, producer_id=producer_id), 0, 5))
+    assert producers.check(header(5, producer_id=10), 0) is None
+    with pytest.raises(OutOfOrderSequence):
+        producers.check(header(5, producer_id=11), 0)
+
+
 def test_a_marker_carries_an_epoch_and_no_sequence():
     producers = Producers(1000)
     put(producers, header(0), 0)

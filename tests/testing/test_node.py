@@ -27,6 +27,11 @@ def test_a_node_keeps_its_promises_whatever_happens(seed):
     assert result.acknowledged > 10
 
 
+def test_a_small_batch_that_fits_on_a_full_disk_does_not_come_before_the_one_that_was_refused():
+    """The seed in which it once did."""
+    run(10_100, SimulatedMachine)
+
+
 @pytest.mark.parametrize("kind", sorted(set(KINDS)))
 def test_a_node_keeps_its_promises_under_each_fault_alone(kind):
     for seed in (1, 2):

@@ -32,20 +32,23 @@ from headrace.records.header import CONTROL, MAX_SEQUENCE, TRANSACTIONAL, BatchH
 BATCHES_KEPT = 5  # max.in.flight.requests.per.connection of an idempotent producer
 MAX_PRODUCERS = 100_000  # about 60 MB in one log; beyond it the longest idle ones go
 EVICTED_AT_ONCE = MAX_PRODUCERS // 10  # so that the search for the idle ones is rare
+MAX_AWAITED = 10_000  # new producers whose first batch could not be kept; the oldest give way
 
 # first sequence, last sequence, base offset, last offset, max timestamp
 Batch = tuple[int, int, int, int, int]
 # epoch, when last heard of (ms), batches from old to new
 State = tuple[int, int, tuple[Batch, ...]]
+NOTHING: State = (-1, 0, ())
 # of which producer, and what was true before
 Before = tuple[int, State | None, Undo]
 
 
 class Producers:
-    __slots__ = ("_states", "expiry_ms", "transactions")
+    __slots__ = ("_awaited", "_states", "expiry_ms", "transactions")
 
     def __init__(self, expiry_ms: int) -> None:
         self._states: dict[int, State] = {}
+        self._awaited: dict[int, tuple[int, int]] = {}  # epoch and first sequence of a first batch that was taken back
         self.expiry_ms = expiry_ms
         self.transactions = Transactions()
 
@@ -76,8 +79,13 @@ class Producers:
                         return batch
                 if first != ((batches[-1][1] + 1) & MAX_SEQUENCE if batches else 0):
                     _refuse_sequence(header, batches)
-        elif len(ongoing) >= MAX_PRODUCERS:
-            raise LimitReached(f"{MAX_PRODUCERS} producers have transactions under way here: more cannot be remembered")
+        else:
+            if self._awaited:
+                self._check_awaited(header)
+            if len(ongoing) >= MAX_PRODUCERS:
+                raise LimitReached(
+                    f"{MAX_PRODUCERS} producers have transactions under way here: more cannot be remembered"
+                )
         if header.attributes & TRANSACTIONAL:
             if producer_id not in ongoing and self.transactions.is_full:
                 raise LimitReached(
@@ -89,6 +97,16 @@ class Producers:
                 f"producer {producer_id} has a transaction under way, and this batch is not part of it"
             )
         return None
+
+    def _check_awaited(self, header: BatchHeader) -> None:
+        """Who is new may begin with any sequence, but not with what was sent behind a batch that the disk refused: that
+        one will be sent again, and has to come first."""
+        awaited = self._awaited.get(header.producer_id)
+        if awaited is not None and awaited[0] == header.producer_epoch and awaited[1] != header.base_sequence:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, but {awaited[1]} comes first: it"
+                " was refused, and has to be sent again"
+            )
 
     def check_epoch(self, header: BatchHeader) -> None:
         """For a batch that this node writes for a producer: all that has to be true is that it is not fenced."""
@@ -132,8 +150,11 @@ class Producers:
             batches = old[2]
         else:
             batches = ()
-            if old is None and len(states) >= MAX_PRODUCERS:
-                self._evict(now_ms)
+            if old is None:
+                if len(states) >= MAX_PRODUCERS:
+                    self._evict(now_ms)
+                if self._awaited:
+                    self._awaited.pop(producer_id, None)
         done: Undo = None
         if attributes & CONTROL:
             if marker is not None:
@@ -150,7 +171,11 @@ class Producers:
         producer_id, state, done = before
         self.transactions.undo(producer_id, done)
         if state is None:
-            self._states.pop(producer_id, None)
+            epoch, _, batches = self._states.pop(producer_id, NOTHING)
+            if batches:
+                self._awaited[producer_id] = (epoch, batches[0][0])
+                if len(self._awaited) > MAX_AWAITED:
+                    del self._awaited[next(iter(self._awaited))]
         else:
             self._states[producer_id] = state
 
