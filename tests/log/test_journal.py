@@ -88,6 +88,16 @@ def test_a_stop_does_not_rely_on_a_sync_that_is_under_way() -> None:
     assert_it_is_known_what_was_synced(world)
 
 
+def test_a_journal_that_began_on_a_full_disk_keeps_its_first_mark() -> None:
+    """Where the header would be there is none: nothing is read from its place."""
+    disk = SimulatedDisk()
+    disk.make_directory("/data")
+    disk.fail_writes(1, PATH)
+    journal = Journal(disk, PATH)
+    journal.append([mark(5)])
+    assert load_marks(disk, PATH) == {bytes([5]) * 20: mark(5)}
+
+
 def test_what_comes_while_a_new_file_is_made_is_in_it() -> None:
     disk, journal = an_empty_one()
     background = Steps()

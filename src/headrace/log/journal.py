@@ -77,7 +77,7 @@ class Journal:
             self._replace()
         except OSError:  # a full disk: go on behind what is there
             self._handle = files.open(path, create=True)
-            self._size = files.size(self._handle) // MARK_BYTES * MARK_BYTES
+            self._size = max(MARK_BYTES, files.size(self._handle) // MARK_BYTES * MARK_BYTES)
 
     def mark(self, log_id: bytes) -> Mark | None:
         return self._marks.get(log_id)
