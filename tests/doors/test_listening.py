@@ -86,6 +86,9 @@ def test_who_is_accepted_is_not_paced(new_loop: Any, monkeypatch: pytest.MonkeyP
 
     async def connect() -> None:
         server, (host, port) = await listen(asyncio.get_running_loop(), Accepted, "127.0.0.1", 0, 1)
+        with pytest.raises(ConnectionRefusedError):  # it has its place, and takes nobody yet
+            await asyncio.open_connection(host, port)
+        await server.start_serving()
         reader, writer = await asyncio.open_connection(host, port)
         assert await reader.read() == b""
         writer.close()

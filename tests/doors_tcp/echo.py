@@ -135,7 +135,8 @@ async def echo(folder: Path, kind: type[EchoConnection] = EchoConnection, **limi
     await node.start()
     door = EchoDoor(node, DoorLimits(**limits), lambda name, fields: events.append((name, fields)), kind)
     door.events = events
-    _, port = await door.start("127.0.0.1", 0)
+    _, port = await door.bind("127.0.0.1", 0)
+    await door.serve()
     try:
         yield Echo(door, port, faults)
     finally:

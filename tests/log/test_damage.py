@@ -355,6 +355,7 @@ def test_a_log_that_failed_is_not_opened_anew_while_a_read_notes_a_hole_in_it():
     world = World(disk := SlowDisk())
     log = world.log(config=PLAIN)
     fill(log, 20)
+    assert world.sync(log) is None
     disk.flip_bit(path(world), position(5) + 100)
 
     def fail() -> None:
@@ -366,6 +367,42 @@ def test_a_log_that_failed_is_not_opened_anew_while_a_read_notes_a_hole_in_it():
     with pytest.raises(DamagedRange):
         read_now(log, 5)
     assert surviving(world.log(config=PLAIN)) == [n for n in range(20) if n != 5]
+
+
+def test_what_was_never_synced_is_no_damage_while_its_sync_may_have_failed():
+    """A reader can be quicker than the word of the sync that lost the pages: what it meets goes with the recovery."""
+    world = World()
+    log = world.log(config=PLAIN)
+    written = fill(log, 4)
+    assert world.sync(log) is None
+    written += fill(log, 4)
+    world.disk.flip_bit(path(world), position(5) + 100)
+    with pytest.raises(StorageFailed, match="not synced yet"):
+        read_now(log, 5)
+    assert not world.disk.exists(path(world, ending=".damage"))
+    world.disk.fail_syncs()
+    with pytest.raises(StorageFailed, match="not synced yet"):
+        read_now(log, 5)  # and by that asks for the sync
+    world.background.drain()
+    assert log.broken
+    log = world.log(config=PLAIN)
+    assert read_all(log) == b"".join(written[:5])
+    assert "log.damage" not in world.kinds()
+
+
+def test_what_was_not_as_written_when_its_sync_succeeded_is_damage():
+    world = World()
+    log = world.log(config=PLAIN)
+    fill(log, 8)
+    world.disk.flip_bit(path(world), position(5) + 100)
+    for _ in range(2):
+        with pytest.raises(StorageFailed, match="not synced yet"):
+            read_now(log, 5)
+    world.background.drain()
+    with pytest.raises(DamagedRange) as caught:
+        read_now(log, 5)
+    assert caught.value.next_offset == 6
+    assert surviving(log) == [0, 1, 2, 3, 4, 6, 7]
 
 
 def test_a_failed_sync_of_one_log_leaves_the_others_alone():

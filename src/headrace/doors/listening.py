@@ -1,4 +1,4 @@
-"""How a door listens.
+"""How a door listens: first it has its place, and only later takes connections, when the node behind it is ready.
 
 A machine may pace what it sends (BBR), for the good of a network that others use, too. It then paces its loopback as
 well, with a timer for every 64 KiB, which costs a server of large answers a quarter of its time and helps nobody. So
@@ -26,8 +26,8 @@ async def listen(
     port: int,
     backlog: int,
 ) -> tuple[asyncio.AbstractServer, tuple[str, int]]:
-    """The server, and where it listens."""
-    server = await loop.create_server(new_connection, host, port, backlog=backlog)
+    """The server, and its address. It takes connections from `start_serving` on."""
+    server = await loop.create_server(new_connection, host, port, backlog=backlog, start_serving=False)
     for end in server.sockets:
         if _is_loopback(end.getsockname()[0]):
             stop_pacing(end)

@@ -46,6 +46,7 @@ class Log(Appending):
     __slots__ = (
         "_blocked",
         "_closing",
+        "_is_doubted",
         "_leaving",
         "_under_way",
         "_was_crowded",
@@ -69,6 +70,7 @@ class Log(Appending):
         self.recovery_s = 0.0  # what opening it took
         self._blocked: HeadraceError | None = None
         self._closing = False
+        self._is_doubted = False  # a read met what is not synced, and not as it was written
         self._leaving = False  # to be released when nothing is under way
         self._under_way = 0  # pieces of work in the background that may write to its folder
         self._was_crowded = False
@@ -106,6 +108,9 @@ class Log(Appending):
         interval_bytes = self.config.index_interval_bytes
         if segment is not self.segments[-1]:
             services.indexes.touch(segment)
+        if self._is_doubted:
+            self._is_doubted = False
+            self.sync_soon()
         read: FileRead | None = None
         try:
             found = None
@@ -181,9 +186,20 @@ class Log(Appending):
         try:
             if self.broken:
                 raise self.failed or StorageFailed(f"the log in {self.folder} is closed")
+            self._check_synced(hole)
             self._note_hole(hole)
         finally:
             noting.remove(self.folder)
+
+    def _check_synced(self, hole: Hole) -> None:
+        """What was never synced is no damage yet, whatever it reads as: its sync may have failed already, or is about to.
+        The next one tells, and a log that fails is recovered."""
+        unsynced = [segment for segment in self._unsynced.copy() if segment.base == hole.segment]
+        if unsynced and hole.position >= unsynced[0].synced:
+            self._is_doubted = True
+            raise StorageFailed(
+                f"{unsynced[0].path()} does not read as it was written ({hole.why}), and is not synced yet"
+            )
 
     def _note_hole(self, hole: Hole) -> None:
         if hole.offset >= self.written_offset:  # it was cut off while the read was on its way

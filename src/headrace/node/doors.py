@@ -36,7 +36,9 @@ class Door(Protocol):
     @property
     def is_listening(self) -> bool: ...
 
-    async def start(self, host: str, port: int) -> tuple[str, int]: ...
+    async def bind(self, host: str, port: int) -> tuple[str, int]: ...
+
+    async def serve(self) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -71,12 +73,20 @@ def tcp_doors(node: Node, loop: asyncio.AbstractEventLoop) -> dict[str, TcpDoor]
     return made
 
 
-async def listen(name: str, door: Door, at: Address) -> Address:
+async def bind(name: str, door: Door, at: Address) -> Address:
+    """Its place, before anybody is let in."""
     try:
-        host, port = await door.start(at.host, at.port)
+        host, port = await door.bind(at.host, at.port)
     except (OSError, UnicodeError) as error:
         raise cannot_listen(name, at, error) from error
     return Address(host, port)
+
+
+async def serve(name: str, door: Door, at: Address) -> None:
+    try:
+        await door.serve()
+    except OSError as error:  # somebody else bound the same port in the same moment, and was quicker
+        raise cannot_listen(name, at, error) from error
 
 
 def cannot_listen(door: str, at: Address, error: OSError | UnicodeError) -> HeadraceError:

@@ -109,7 +109,7 @@ class Node:
                 door.places = self._places
             for name, address in settings.listen().items():
                 if name in self.doors:
-                    self.addresses[name] = await doors.listen(name, self.doors[name], address)
+                    self.addresses[name] = await doors.bind(name, self.doors[name], address)
             self.broker.configuration.bound = tuple(
                 StaticSetting(f"headrace.{name}.bound", str(address), f"Where the {name} door listens.")
                 for name, address in self.addresses.items()
@@ -119,6 +119,9 @@ class Node:
             self.broker.queues.start()
             self.broker.transactions.start()
             await self.broker.make_sure_of(settings.default_topics)
+            # Only now: what came in before the registration was synced would carry the leader epoch of the last run.
+            for name, address in self.addresses.items():
+                await doors.serve(name, self.doors[name], address)
         except BaseException:
             for door in self.doors.values():
                 await door.stop()

@@ -260,9 +260,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         protocol_factory: Callable[[], asyncio.BaseProtocol],
         host: Any = None,
         port: Any = None,
+        *,
+        start_serving: bool = True,
         **options: Any,
     ) -> asyncio.Server:
-        return self._the_network().listen(protocol_factory, host, port)
+        return self._the_network().listen(protocol_factory, host, port, start_serving)
 
     async def create_connection(  # type: ignore[override]
         self,

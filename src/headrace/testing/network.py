@@ -150,7 +150,9 @@ class Network:
 
     # Connections
 
-    def listen(self, factory: Callable[[], asyncio.BaseProtocol], address: object, port: object) -> SimulatedServer:
+    def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], address: object, port: object, start_serving: bool = True
+    ) -> SimulatedServer:
         process = self._current_process()
         host = self.host(process.host)
         number = int(cast(int, port or 0)) or host.ephemeral_port()
@@ -159,7 +161,7 @@ class Network:
                 98,
                 f"error while attempting to bind on address ({address!r}, {number}): address already in use",
             )
-        server = SimulatedServer(self, process, factory, str(address or ""), number)
+        server = SimulatedServer(self, process, factory, str(address or ""), number, start_serving)
         host.listeners[number] = server
         return server
 
@@ -183,7 +185,7 @@ class Network:
         if not client.alive or not self.passes(client.host, target):
             return
         server = self.host(target).listeners.get(port)
-        if server is None or (server.loopback_only and client.host != target):
+        if server is None or not server.is_serving() or (server.loopback_only and client.host != target):
             back = self.arrival(target, client.host, 0, 0.0)
             refusal = ConnectionRefusedError(111, f"nobody listens on {target}:{port}")
             self.at(back, self._answer_arrives, target, client.host, answer, refusal)
@@ -274,8 +276,10 @@ class SimulatedServer(asyncio.Server):
         factory: Callable[[], asyncio.BaseProtocol],
         address: str,
         port: int,
+        is_serving: bool,
     ) -> None:
         self.network, self.process, self.port = network, process, port
+        self._is_serving = is_serving
         self.context = copy_context()
         self.loopback_only = address in LOOPBACK
         self._factory = factory
@@ -311,10 +315,10 @@ class SimulatedServer(asyncio.Server):
         return self.network.loop
 
     def is_serving(self) -> bool:
-        return not self._closed
+        return self._is_serving and not self._closed
 
     async def start_serving(self) -> None:
-        return None
+        self._is_serving = True
 
     def close(self) -> None:
         if not self._closed:

@@ -53,10 +53,15 @@ class HttpDoor:
     def is_listening(self) -> bool:
         return self._server is not None and self._server.is_serving()
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Where it listens."""
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Where it will listen."""
         self._server, address = await listen(self.loop, lambda: HttpConnection(self), host, port, BACKLOG)
         return address
+
+    async def serve(self) -> None:
+        """Takes connections from now on."""
+        assert self._server is not None, "a door is bound before it serves"
+        await self._server.start_serving()
 
     async def stop(self) -> None:
         """Takes nothing new, answers what it took, closes."""

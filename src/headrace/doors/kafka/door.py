@@ -62,11 +62,16 @@ class KafkaDoor:
         self.places = Places()  # the node gives all its doors the same
         self._over_limit = False
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Where it listens."""
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Where it will listen."""
         self._server, address = await listen(self.loop, lambda: Connection(self), host, port, BACKLOG)
-        self._sweep = self.loop.call_later(SWEEP_S, self._look_again)
         return address
+
+    async def serve(self) -> None:
+        """Takes connections from now on."""
+        assert self._server is not None, "a door is bound before it serves"
+        await self._server.start_serving()
+        self._sweep = self.loop.call_later(SWEEP_S, self._look_again)
 
     async def stop(self) -> None:
         """Takes nothing new, answers what it took, closes."""

@@ -34,10 +34,9 @@ class MsgpackDoor(TcpDoor):
         self._began = 0.0
         self._commands = self._sent = 0  # when it began
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        address = await super().start(host, port)
+    async def serve(self) -> None:
+        await super().serve()
         self._begin_interval()
-        return address
 
     async def stop(self) -> None:
         if self._interval is not None:

@@ -64,10 +64,15 @@ class TcpDoor:
     def unfinished_bytes(self) -> int:
         return self._unfinished_bytes
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Where it listens."""
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Where it will listen."""
         self._server, address = await listen(self.loop, self._new_connection, host, port, BACKLOG)
         return address
+
+    async def serve(self) -> None:
+        """Takes connections from now on."""
+        assert self._server is not None, "a door is bound before it serves"
+        await self._server.start_serving()
 
     async def stop(self) -> None:
         """Takes nothing new, answers what it took, closes."""
