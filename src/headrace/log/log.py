@@ -192,8 +192,8 @@ class Log(Appending):
             noting.remove(self.folder)
 
     def _check_synced(self, hole: Hole) -> None:
-        """What was never synced is no damage yet, whatever it reads as: its sync may have failed already, or is about to.
-        The next one tells, and a log that fails is recovered."""
+        """What was never synced is no damage yet, whatever it reads as: its sync may have failed already, or is about
+        to. The next one tells, and a log that fails is recovered."""
         unsynced = [segment for segment in self._unsynced.copy() if segment.base == hole.segment]
         if unsynced and hole.position >= unsynced[0].synced:
             self._is_doubted = True
