@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import DamagedRange, HeadraceError, StorageFailed
@@ -70,6 +70,8 @@ def test_a_power_loss_before_that_leaves_the_first_bad_byte_as_the_end():
     ending=st.sampled_from(["killed", "stopped"]),
     tail=st.integers(0, 4),
 )
+@example(flips=[(5, 0, 0), (6, 7, 0)], ending="killed", tail=0).via("the sixth passed for the seventh")
+@example(flips=[(5, 0, 0), (7, 7, 3)], ending="killed", tail=0).via("the seventh has an offset that cannot be")
 def test_flipped_bits_cost_their_own_batches_and_no_other(flips, ending, tail):
     """Wherever they hit, whether recovery or a reader meets them, and whatever unsynced tail follows."""
     world, written = synced_world()

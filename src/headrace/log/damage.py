@@ -21,6 +21,7 @@ from headrace.records.header import CRC_FROM, MAGIC, MAGIC_AT, implausible
 from headrace.records.kernel import crc32c, scan
 
 SEARCH_BYTES = 1 << 20
+MOST_DOUBTFUL = 16  # true batches that are remembered while a certain one is looked for
 _MAGIC_BYTE = bytes((MAGIC,))
 
 
@@ -37,35 +38,54 @@ def next_batch(fetch: Fetch, position: int, end: int, after_offset: int, known_o
     """(position, base offset) of the first true batch after the damaged one at `position`.
 
     A batch's checksum does not cover its offset, so that needs evidence of its own. It lies after `after_offset` and
-    before `known_offset`, or goes on from there. And either the damaged batch still says that this is its successor, or
-    the batch behind it does go on from it, or has a true checksum but no offset that could be; one with neither is only
-    taken when no other is found, or when the damaged batch's length leads to it and the other one lies after it.
+    before `known_offset`, or goes on from there. It is certain when the damaged batch still says that this is its
+    successor, or the batch behind it does go on from it; likely when the batch behind it has a true checksum, but no
+    offset that could be. The first that is certain is taken, unless one before it leaves room for it and is likely, or
+    is where the damaged batch's length leads to. Without any of these it is the first of all.
     """
     damaged = fetch(HEADER_BYTES, position)
     successor, hop = -1, -1
     if len(damaged) == HEADER_BYTES:
         successor, hop = read_header(damaged).next_offset, position + read_header(damaged).size
-    doubtful, doubtful_end = None, 0
+    best: tuple[int, BatchHeader] | None = None
+    others: list[tuple[int, BatchHeader]] = []
+    first: tuple[int, int] | None = None
     for at, header in _candidates(fetch, position, end):
         is_known = header.next_offset <= known_offset or header.base_offset == known_offset
         fits = header.size <= end - at and header.base_offset > after_offset and is_known
-        if fits and implausible(header) is None and _is_true(fetch, header, at):
-            if header.base_offset == successor or _is_followed(fetch, header, at + header.size, end, known_offset):
-                if doubtful is not None and doubtful[0] == hop and doubtful_end <= header.base_offset:
-                    return doubtful
-                return at, header.base_offset
-            if doubtful is None:
-                doubtful, doubtful_end = (at, header.base_offset), header.next_offset
-    return doubtful
+        if not fits or implausible(header) is not None or not _is_true(fetch, header, at):
+            continue
+        if header.base_offset == successor or _goes_on(fetch, header, at + header.size, end):
+            best = at, header
+            break
+        first = first or (at, header.base_offset)
+        is_likely = _has_impossible_neighbour(fetch, header, at + header.size, end, known_offset)
+        if is_likely and best is None:
+            best = at, header
+        if (is_likely or at == hop) and len(others) < MOST_DOUBTFUL:
+            others.append((at, header))
+    if best is None:
+        return first
+    place, chosen = next((other for other in others if _leaves_room(*other, *best)), best)
+    return place, chosen.base_offset
 
 
-def _is_followed(fetch: Fetch, header: BatchHeader, at: int, end: int, known_offset: int) -> bool:
+def _leaves_room(at: int, header: BatchHeader, at_later: int, later: BatchHeader) -> bool:
+    """Both can be true: the later one comes after it, or is only a batch that somebody had put into its records."""
+    return header.next_offset <= later.base_offset or at <= at_later < at + header.size
+
+
+def _goes_on(fetch: Fetch, header: BatchHeader, at: int, end: int) -> bool:
+    """What is behind it, if there is anything, has the offset that comes next."""
+    raw = fetch(HEADER_BYTES, at) if at < end else b""
+    return read_header(raw).base_offset == header.next_offset if len(raw) == HEADER_BYTES else at == end
+
+
+def _has_impossible_neighbour(fetch: Fetch, header: BatchHeader, at: int, end: int, known_offset: int) -> bool:
     raw = fetch(HEADER_BYTES, at) if at < end else b""
     if len(raw) < HEADER_BYTES:
-        return at == end
+        return False
     behind = read_header(raw)
-    if behind.base_offset == header.next_offset:
-        return True
     is_possible = header.next_offset <= behind.base_offset <= known_offset
     if is_possible or implausible(behind) is not None or behind.size > end - at:
         return False
