@@ -3,19 +3,31 @@ it; what is published at one is counted there."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import random
+import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import httpx
 import pytest
+import uvloop
 
 from headrace.cli import exits
+from headrace.errors import HeadraceError
+from headrace.log.files import OsFiles
+from headrace.log.store import LogStore
+from headrace.node import doors
 from headrace.node.doors import TCP
+from headrace.node.node import Node
+from headrace.node.real import RealClock, Threads
 from headrace.node.settings import Address, load, read, settings_of
 from headrace.node.settings.doors import TCP_DOORS
 from headrace.node.settings.table import LISTEN
@@ -24,6 +36,7 @@ from headrace.testing.served import DOORS
 from tests.support import ANYWHERE, serving, wait_until
 
 LIMIT_S = 30.0
+linux_binds_twice = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the second cannot even bind")
 
 
 def connected(address: str) -> socket.socket:
@@ -78,6 +91,104 @@ def test_a_taken_port_is_named_with_the_flag_that_moves_it(tmp_path: Path, door:
     assert ended.returncode == exits.REFUSED
     assert f"cannot listen on {address} for {door}: Address already in use; --{door} HOST:PORT moves it" in ended.stderr
     assert not (tmp_path / "data").exists()
+
+
+QUICKER = """
+import socket, sys
+from headrace.cli.main import main
+from headrace.node import doors
+
+door, listening, serve = sys.argv.pop(), [], doors.serve
+
+async def too_late(name, of_node, at):
+    if name == door:
+        listening.append(socket.create_server((at.host, at.port)))
+    await serve(name, of_node, at)
+
+doors.serve = too_late
+sys.exit(main())
+"""  # a node; but somebody listens at that door's port after the node has bound it, and before it listens itself
+
+
+@linux_binds_twice
+@pytest.mark.parametrize("door", ["kafka", "http", "msgpack"])
+def test_who_is_too_late_to_listen_is_told_as_of_any_taken_port(tmp_path: Path, door: str) -> None:
+    data, ready = tmp_path / "data", tmp_path / "ready"
+    node = ["--data", str(data), *ANYWHERE, "--ready-file", str(ready)]
+    ended = subprocess.run(
+        [sys.executable, "-c", QUICKER, "serve", *node, door], capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert ended.returncode == exits.REFUSED, ended.stderr
+    *before, told = ended.stderr.splitlines()
+    assert re.match(rf"headrace: cannot listen on \S+ for {door}: Address already in use; --{door} HOST:PORT", told)
+    assert not any("Traceback" in line or "node.fault" in line or "node.serving" in line for line in before)
+    assert not ready.exists()
+
+
+class Started(NamedTuple):
+    node: Node
+    error: BaseException | None
+
+
+async def started_at_once(tmp_path: Path, door: str, port: int) -> list[Started]:
+    """Two nodes with one port: both have bound it before either listens at it."""
+    loop, both, serve = asyncio.get_running_loop(), asyncio.Barrier(2), doors.serve
+
+    async def together(name: str, of_node: doors.Door, at: Address) -> None:
+        if name == door:
+            await both.wait()
+        await serve(name, of_node, at)
+
+    nodes = []
+    for name in ("one", "other"):
+        threads = Threads(loop)
+        given = dict.fromkeys(DOORS, "127.0.0.1:0") | {"data": str(tmp_path / name), door: f"127.0.0.1:{port}"}
+        node = Node(
+            settings_of(load(given, {})),
+            files=OsFiles(),
+            clock=RealClock(),
+            background=threads,
+            chance=random.Random(),
+            on_event=lambda name, fields: None,
+            end_background=threads.close,
+        )
+        nodes.append(node)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(doors, "serve", together)
+        errors = await asyncio.gather(*(node.start() for node in nodes), return_exceptions=True)
+    return [Started(*pair) for pair in zip(nodes, errors, strict=True)]
+
+
+@linux_binds_twice
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("door", ["kafka", "json"])
+def test_of_two_nodes_that_start_at_once_one_serves_and_nothing_of_the_other_is_left(
+    tmp_path: Path, door: str, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def main() -> None:
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        with socket.socket() as kept:  # for the two of them: nobody else is given this port
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            kept.bind(("127.0.0.1", 0))
+            started = await started_at_once(tmp_path, door, kept.getsockname()[1])
+        (serving,) = (each.node for each in started if each.error is None)
+        ((refused, error),) = (each for each in started if each.error is not None)
+        assert isinstance(error, HeadraceError)
+        assert str(error).startswith(f"cannot listen on {serving.addresses[door]} for {door}: Address already in use; ")
+        assert not any(each.is_listening for each in refused.doors.values())
+        assert not any(cast(Any, each)._server.sockets for each in refused.doors.values())
+        assert all(each.is_listening for each in serving.doors.values())
+        assert all([await asyncio.to_thread(is_open, str(address)) for address in serving.addresses.values()])
+        threads = Threads(asyncio.get_running_loop())
+        LogStore.open(refused.settings.data, OsFiles(), RealClock(), threads).close()  # its lock has been let go
+        threads.close()
+        await serving.stop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert not faults
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,7 @@ def _taken(settings: Settings) -> HeadraceError | None:
         if not at.port:
             continue
         try:
-            socket.create_server(
-                (at.host, at.port), family=socket.AF_INET6 if ":" in at.host else socket.AF_INET
-            ).close()
+            _bind(at)
         except (OSError, TypeError, UnicodeError) as error:  # a name that is none is `listen`'s to tell of
             if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 taken[name] = at
@@ -203,6 +201,16 @@ def _taken(settings: Settings) -> HeadraceError | None:
         f"cannot listen on {listed}: {os.strerror(errno.EADDRINUSE)}; "
         f"--{first} HOST:PORT moves a door (port 0: any free one), --{first} off does without it"
     )
+
+
+def _bind(at: Address) -> None:
+    """For a moment; without listening there, which would keep a node from it that has bound the port as well and is
+    about to listen."""
+    with socket.socket(socket.AF_INET6 if ":" in at.host else socket.AF_INET) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if tried.family == socket.AF_INET6:
+            tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        tried.bind((at.host, at.port))
 
 
 def _stop(stopped: asyncio.Event) -> None:

@@ -8,6 +8,8 @@ what listens on loopback sends without pacing (docs/decisions/0012). Its connect
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,14 +27,39 @@ async def listen(
     host: str,
     port: int,
     backlog: int,
-) -> tuple[asyncio.AbstractServer, tuple[str, int]]:
-    """The server, and its address. It takes connections from `start_serving` on."""
+) -> tuple[asyncio.Server, tuple[str, int]]:
+    """The server, and its address. It takes connections from `take_connections` on."""
     server = await loop.create_server(new_connection, host, port, backlog=backlog, start_serving=False)
     for end in server.sockets:
         if _is_loopback(end.getsockname()[0]):
             stop_pacing(end)
     address = server.sockets[0].getsockname()
     return server, (address[0], address[1])
+
+
+async def take_connections(server: asyncio.Server) -> None:
+    """From now on. OSError: another has the place. Linux lets many bind a port as long as nobody listens at it, so the
+    second to listen is the first to be told: by asyncio. uvloop tells nobody, closes the socket and says it serves."""
+    try:
+        await server.start_serving()
+        if not all(map(_listens, server.sockets)):
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    except OSError:
+        server.close()
+        raise
+
+
+def is_taking_connections(server: asyncio.Server | None) -> bool:
+    """Its sockets are asked: uvloop may have closed them and still say that it serves."""
+    return server is not None and server.is_serving() and all(map(_listens, server.sockets))
+
+
+def _listens(end: socket.socket) -> bool:
+    """An open one is believed where the system cannot tell, and so is one of a simulated network."""
+    try:
+        return end.fileno() >= 0 and end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) != 0
+    except (OSError, AttributeError):
+        return True
 
 
 def _is_loopback(host: str) -> bool:

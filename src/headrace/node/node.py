@@ -119,15 +119,28 @@ class Node:
             self.broker.queues.start()
             self.broker.transactions.start()
             await self.broker.make_sure_of(settings.default_topics)
-            # Only now: what came in before the registration was synced would carry the leader epoch of the last run.
+        except BaseException:
+            await self._give_up()
+            raise
+        await self._serve()
+        self._wait_for_tick()
+
+    async def _serve(self) -> None:
+        """Only now: what came in before the registration was synced would carry the leader epoch of the last run."""
+        try:
             for name, address in self.addresses.items():
                 await doors.serve(name, self.doors[name], address)
-        except BaseException:
-            for door in self.doors.values():
-                await door.stop()
-            self.store.close()
+        except HeadraceError:  # all else runs, and the doors before this one may have let somebody in
+            await self.stop()
             raise
-        self._wait_for_tick()
+        except BaseException:
+            await self._give_up()
+            raise
+
+    async def _give_up(self) -> None:
+        for door in self.doors.values():
+            await door.stop()
+        self.store.close()
 
     async def stop(self) -> None:
         self.is_stopping = True

@@ -17,7 +17,7 @@ from headrace.doors.http.limits import BACKLOG, DRAIN_LOOKS, DRAIN_S, SWEEP_S, H
 from headrace.doors.http.metrics import HttpMetrics
 from headrace.doors.http.waiting import Waiting
 from headrace.doors.http.watch import Watch
-from headrace.doors.listening import listen
+from headrace.doors.listening import is_taking_connections, listen, take_connections
 from headrace.doors.places import Places
 from headrace.ports import Background
 
@@ -42,7 +42,7 @@ class HttpDoor:
         self.waiting = Waiting()
         self._connections: dict[HttpConnection, None] = {}
         self._waiting: list[HttpConnection] = []  # for the application to be loaded
-        self._server: asyncio.AbstractServer | None = None
+        self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._stopping = False
 
@@ -51,7 +51,7 @@ class HttpDoor:
 
     @property
     def is_listening(self) -> bool:
-        return self._server is not None and self._server.is_serving()
+        return is_taking_connections(self._server)
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Where it will listen."""
@@ -61,7 +61,7 @@ class HttpDoor:
     async def serve(self) -> None:
         """Takes connections from now on."""
         assert self._server is not None, "a door is bound before it serves"
-        await self._server.start_serving()
+        await take_connections(self._server)
 
     async def stop(self) -> None:
         """Takes nothing new, answers what it took, closes."""

@@ -19,7 +19,7 @@ from headrace.doors.kafka.memory import RequestMemory
 from headrace.doors.kafka.metrics import KafkaMetrics
 from headrace.doors.kafka.names import from_kafka
 from headrace.doors.kafka.sessions import Sessions
-from headrace.doors.listening import listen
+from headrace.doors.listening import is_taking_connections, listen, take_connections
 from headrace.doors.places import Places
 from headrace.doors.tcp.unsent import Unsent
 from headrace.ports import Background
@@ -56,7 +56,7 @@ class KafkaDoor:
         self.polls: dict[Fetch, None] = {}
         self._connections: dict[Connection, float] = {}
         self._tasks: dict[asyncio.Task[None], Connection] = {}
-        self._server: asyncio.AbstractServer | None = None
+        self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self.stopping = False
         self.places = Places()  # the node gives all its doors the same
@@ -70,7 +70,7 @@ class KafkaDoor:
     async def serve(self) -> None:
         """Takes connections from now on."""
         assert self._server is not None, "a door is bound before it serves"
-        await self._server.start_serving()
+        await take_connections(self._server)
         self._sweep = self.loop.call_later(SWEEP_S, self._look_again)
 
     async def stop(self) -> None:
@@ -95,7 +95,7 @@ class KafkaDoor:
 
     @property
     def is_listening(self) -> bool:
-        return self._server is not None and self._server.is_serving()
+        return is_taking_connections(self._server)
 
     # For connections
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 from headrace.broker.broker import Broker, OnEvent
 from headrace.doors.ending import end_all
-from headrace.doors.listening import listen
+from headrace.doors.listening import is_taking_connections, listen, take_connections
 from headrace.doors.places import Places
 from headrace.doors.tcp.connection import BY_STOP, TcpConnection
 from headrace.doors.tcp.limits import (
@@ -46,7 +46,7 @@ class TcpDoor:
         self._speakers: dict[TcpConnection, None] = {}  # who has something to send soon
         self._flushing = False  # it is due after this turn of the loop
         self._tasks: dict[asyncio.Task[None], TcpConnection] = {}
-        self._server: asyncio.AbstractServer | None = None
+        self._server: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._over_limit = False
 
@@ -58,7 +58,7 @@ class TcpDoor:
 
     @property
     def is_listening(self) -> bool:
-        return self._server is not None and self._server.is_serving()
+        return is_taking_connections(self._server)
 
     @property
     def unfinished_bytes(self) -> int:
@@ -72,7 +72,7 @@ class TcpDoor:
     async def serve(self) -> None:
         """Takes connections from now on."""
         assert self._server is not None, "a door is bound before it serves"
-        await self._server.start_serving()
+        await take_connections(self._server)
 
     async def stop(self) -> None:
         """Takes nothing new, answers what it took, closes."""
