@@ -13,16 +13,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from headrace.log.format import DAMAGE, segment_name
-from headrace.log.walk import Fetch
 from headrace.log.writing import is_short_of_handles, read_whole, replace_file
 from headrace.ports import Files
-from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
-from headrace.records.header import CRC_FROM, MAGIC, MAGIC_AT, implausible
-from headrace.records.kernel import crc32c, scan
-
-SEARCH_BYTES = 1 << 20
-MOST_DOUBTFUL = 16  # true batches that are remembered while a certain one is looked for
-_MAGIC_BYTE = bytes((MAGIC,))
 
 
 class Hole(msgspec.Struct, frozen=True, order=True):
@@ -32,93 +24,6 @@ class Hole(msgspec.Struct, frozen=True, order=True):
     position: int
     end_position: int  # where reading goes on in the segment; its end when nothing follows in it
     why: str
-
-
-def next_batch(fetch: Fetch, position: int, end: int, after_offset: int, known_offset: int) -> tuple[int, int] | None:
-    """(position, base offset) of the first true batch after the damaged one at `position`.
-
-    A batch's checksum does not cover its offset, so that needs evidence of its own. It lies after `after_offset` and
-    before `known_offset`, or goes on from there. It is certain when the damaged batch still says that this is its
-    successor, or the batch behind it does go on from it; likely when the batch behind it has a true checksum, but no
-    offset that could be. The first that is certain is taken, unless one before it leaves room for it and is likely, or
-    is where the damaged batch's length leads to. Without any of these it is the first of all.
-    """
-    damaged = fetch(HEADER_BYTES, position)
-    successor, hop = -1, -1
-    if len(damaged) == HEADER_BYTES:
-        successor, hop = read_header(damaged).next_offset, position + read_header(damaged).size
-    best: tuple[int, BatchHeader] | None = None
-    others: list[tuple[int, BatchHeader]] = []
-    first: tuple[int, int] | None = None
-    for at, header in _candidates(fetch, position, end):
-        is_known = header.next_offset <= known_offset or header.base_offset == known_offset
-        fits = header.size <= end - at and header.base_offset > after_offset and is_known
-        if not fits or implausible(header) is not None or not _is_true(fetch, header, at):
-            continue
-        if header.base_offset == successor or _goes_on(fetch, header, at + header.size, end):
-            best = at, header
-            break
-        first = first or (at, header.base_offset)
-        is_likely = _has_impossible_neighbour(fetch, header, at + header.size, end, known_offset)
-        if is_likely and best is None:
-            best = at, header
-        if (is_likely or at == hop) and len(others) < MOST_DOUBTFUL:
-            others.append((at, header))
-    if best is None:
-        return first
-    place, chosen = next((other for other in others if _leaves_room(*other, *best)), best)
-    return place, chosen.base_offset
-
-
-def _leaves_room(at: int, header: BatchHeader, at_later: int, later: BatchHeader) -> bool:
-    """Both can be true: the later one comes after it, or is only a batch that somebody had put into its records."""
-    return header.next_offset <= later.base_offset or at <= at_later < at + header.size
-
-
-def _goes_on(fetch: Fetch, header: BatchHeader, at: int, end: int) -> bool:
-    """What is behind it, if there is anything, has the offset that comes next."""
-    raw = fetch(HEADER_BYTES, at) if at < end else b""
-    return read_header(raw).base_offset == header.next_offset if len(raw) == HEADER_BYTES else at == end
-
-
-def _has_impossible_neighbour(fetch: Fetch, header: BatchHeader, at: int, end: int, known_offset: int) -> bool:
-    raw = fetch(HEADER_BYTES, at) if at < end else b""
-    if len(raw) < HEADER_BYTES:
-        return False
-    behind = read_header(raw)
-    is_possible = header.next_offset <= behind.base_offset <= known_offset
-    if is_possible or implausible(behind) is not None or behind.size > end - at:
-        return False
-    return crc32c(memoryview(fetch(behind.size, at))[CRC_FROM:]) == behind.crc
-
-
-def _candidates(fetch: Fetch, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Every place behind `position` that has the magic byte where a batch would have it.
-
-    First the one that the batch at `position` points to, because most damage leaves the length true, and searching byte
-    by byte could meet a batch that somebody had put into a record.
-    """
-    damaged = fetch(HEADER_BYTES, position)
-    if len(damaged) == HEADER_BYTES:
-        hop = position + read_header(damaged).size
-        if position < hop <= end - HEADER_BYTES:
-            yield hop, read_header(fetch(HEADER_BYTES, hop))
-    position += 1
-    while end - position >= HEADER_BYTES:
-        window = fetch(min(SEARCH_BYTES, end - position), position)
-        last = len(window) - HEADER_BYTES
-        if last < 0:
-            return
-        found = window.find(_MAGIC_BYTE, MAGIC_AT, last + MAGIC_AT + 1)
-        while found >= 0:
-            yield position + found - MAGIC_AT, read_header(window, found - MAGIC_AT)
-            found = window.find(_MAGIC_BYTE, found + 1, last + MAGIC_AT + 1)
-        position += last + 1
-
-
-def _is_true(fetch: Fetch, header: BatchHeader, position: int) -> bool:
-    data = fetch(header.size, position)
-    return len(data) == header.size and scan(data, 0, len(data), -1, True)[2] is None
 
 
 class Holes:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, StorageFailed
@@ -170,6 +171,12 @@ class Log(Appending):
             self._following,
             services.patience,
         )
+
+    def judge(self, segment: Segment, offset: int) -> None:
+        """Off the loop, of a batch that somebody met who was not reading: is it damaged? A read of the place writes the
+        hole down, or fails while the disk may be away for a moment."""
+        with suppress(DamagedRange):
+            self._file_read(segment, Wish(offset, 1, segment.next_offset, True)).run()
 
     def _following(self, offset: int) -> Segment | None:
         """Called by reads, off the loop: the first segment from that offset on."""

@@ -20,7 +20,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, StorageFailed
-from headrace.log.damage import Hole, Holes, next_batch
+from headrace.log.after_damage import next_batch
+from headrace.log.damage import Hole, Holes
 from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES
 from headrace.log.index import NO_TIMESTAMP, Index, decode_index
 from headrace.log.patient import Patience, PatientReader
@@ -168,15 +169,16 @@ class FileRead:
 
     def _run(self, reader: PatientReader) -> ReadResult:
         segment, fetch = self._segment, reader.fetch
+        index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
         try:
             try:
-                index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
                 result = self._read(fetch, index)
             except _WrongIndex:
                 index = build_index(segment, fetch, self._holes, self._interval_bytes)
                 result = self._read(fetch, index, is_true=True)
         except _Damaged as damage:
             reader.insist()
+            damage = self._first_damage(damage, fetch, index)
             if reader.refusal_behind(damage.position) is not None:
                 damage.why = UNREADABLE
             raise self._judge(damage, fetch) from None
@@ -189,12 +191,7 @@ class FileRead:
         """`is_true`: the index was made from the segment itself just now."""
         offset, max_bytes, up_to, _ = self._wish
         segment, end = self._segment, self._end
-        relative, position = index.find(max(0, offset - segment.base))
-        expected, check_index = segment.base + relative, True
-        if segment.has_gaps and position == SEGMENT_HEADER_BYTES:  # the first batch may be a later one
-            check_index = False
-        if self._holes and (behind := self._holes.skip(segment.base, position, offset)):
-            (position, expected), check_index = behind, False
+        position, expected, check_index = self._start(index)
         while True:
             if position >= end and segment.has_gaps:
                 raise _Nothing
@@ -207,9 +204,9 @@ class FileRead:
                 raise _Damaged(position, expected, OUT_OF_ORDER) if is_true else _WrongIndex
             check_index = False
             begin, stop, _, damaged = cut(data, 0, len(data), offset, up_to)
+            expected = self._follow(data, begin, position, expected)
             if stop > begin:
-                return self._answer(data, position, begin, stop, expected)
-            expected = _offset_at(data, begin, expected)
+                return self._answer(fetch, data, position, begin, stop, expected)
             position += begin
             if damaged:
                 raise _Damaged(position, expected, NOT_A_HEADER)
@@ -220,13 +217,64 @@ class FileRead:
                     raise _Damaged(position, expected, TOO_SHORT)
                 continue
             header = read_header(data, begin)
+            if not self._is_next(header.base_offset, expected):
+                raise _Damaged(position, expected, OUT_OF_ORDER)
             if position + header.size > end:
                 raise _Damaged(position, expected, TOO_SHORT)
             if header.next_offset > offset:
-                expected = max(expected, header.base_offset) if segment.has_gaps else expected
-                return self._first(fetch, position, expected, header.size)
+                return self._first(fetch, position, header.base_offset, header.size)
             position += header.size
             expected = header.next_offset
+
+    def _start(self, index: Index) -> tuple[int, int, bool]:
+        """Position and offset of the batch from which to look, and whether it is the index that says so."""
+        segment, offset = self._segment, self._wish.offset
+        relative, position = index.find(max(0, offset - segment.base))
+        if self._holes and (behind := self._holes.skip(segment.base, position, offset)):
+            return *behind, False
+        first_may_be_gone = segment.has_gaps and position == SEGMENT_HEADER_BYTES
+        return position, segment.base + relative, not first_may_be_gone
+
+    def _is_next(self, offset: int, expected: int) -> bool:
+        return offset == expected or (self._segment.has_gaps and expected < offset < self._segment.next_offset)
+
+    def _is_too_high(self, fetch: MaybeFetch, behind: int, expected: int, next_offset: int) -> bool | None:
+        """Where there are gaps, an offset that is too high is only told by what is behind it, which goes on from before
+        it. None: it would have to wait."""
+        if not self._segment.has_gaps or behind >= self._end:
+            return False
+        raw = fetch(HEADER_BYTES, behind)
+        if raw is None or len(raw) < HEADER_BYTES:
+            return None if raw is None else False
+        header = read_header(raw)
+        if not expected <= header.base_offset < next_offset or header.size > self._end - behind:
+            return False
+        data = fetch(header.size, behind)
+        return None if data is None else scan(data, 0, len(data), -1, True)[1:] == (header.size, None)
+
+    def _follow(self, data: Buffer, until: int, position: int, expected: int) -> int:
+        """The offset of the batch that starts at `until`, if each before it goes on from the one before. `data` was
+        read at `position`; `expected` is the offset of the first."""
+        for batch in scan(data, 0, until, -1, False)[0]:
+            if not self._is_next(batch[2], expected):
+                raise _Damaged(position + batch[0], expected, OUT_OF_ORDER)
+            expected = batch[3]
+        return expected
+
+    def _first_damage(self, met: _Damaged, fetch: Fetch, index: Index) -> _Damaged:
+        """What is read over on the way to an offset has only its headers looked at, and they may lie of what follows.
+        So the way is gone once more, with all checksums: the first batch that is not true is the damaged one."""
+        position, expected, _ = self._start(index)
+        if position >= met.position:
+            return met
+        has_gaps = self._segment.has_gaps
+        walk = Walk(fetch, position, met.position, expected, check_crc=True, has_gaps=has_gaps)
+        last, before = position, expected
+        for at, batch in walk.batches():
+            last, before, expected = at, expected, batch[3]
+        if self._is_too_high(fetch, walk.position, before, walk.expected):
+            return _Damaged(last, before, OUT_OF_ORDER)
+        return met if walk.why is None else _Damaged(walk.position, walk.expected, walk.why)
 
     def _first(self, fetch: MaybeFetch, position: int, expected: int, size: int) -> ReadResult | None:
         """The batch that holds the offset did not fit into the window: it is larger than what was asked
@@ -238,9 +286,11 @@ class FileRead:
             return None
         if len(data) < size:
             raise _Damaged(position, expected, TOO_SHORT)
-        return self._answer(data, position, 0, size, expected)
+        return self._answer(fetch, data, position, 0, size, expected)
 
-    def _answer(self, data: Buffer, position: int, begin: int, stop: int, expected: int) -> ReadResult:
+    def _answer(
+        self, fetch: MaybeFetch, data: Buffer, position: int, begin: int, stop: int, expected: int
+    ) -> ReadResult | None:
         """What of `begin` to `stop` may leave: as many whole batches as were asked for, all of them true."""
         offset, max_bytes, up_to, at_least_one = self._wish
         if stop - begin > max_bytes:
@@ -250,13 +300,20 @@ class FileRead:
                     return ReadResult([], 0, offset)
                 stop = begin + read_header(data, begin).size
         found, at, why = scan(data, begin, stop, -1, True)
-        has_gaps = self._segment.has_gaps or offset < self._segment.base
-        if not found or (found[0][2] > offset and not has_gaps):
-            raise _Damaged(position + begin, _offset_at(data, begin, expected), why or OUT_OF_ORDER)
+        if not found or not self._is_next(found[0][2], expected):
+            raise _Damaged(position + begin, expected, why or OUT_OF_ORDER)
         for batch, after in pairwise(found):
-            if batch[3] != after[2] and not has_gaps:
+            if not self._is_next(after[2], batch[3]):
                 at, found = after[0], [batch]
                 break
+        before = found[-2][3] if len(found) > 1 else expected
+        is_too_high = self._is_too_high(fetch, position + at, before, found[-1][3])
+        if is_too_high is None:
+            return None
+        if is_too_high and len(found) == 1:
+            raise _Damaged(position + found[0][0], expected, OUT_OF_ORDER)
+        if is_too_high:
+            at, found = found[-1][0], found[:-1]
         return ReadResult([memoryview(data)[begin:at]], at - begin, found[-1][3])
 
     def _judge(self, damage: _Damaged, fetch: Fetch) -> HeadraceError | _HoleBefore:
@@ -269,7 +326,7 @@ class FileRead:
             return OffsetOutOfRange(offset, end_offset, end_offset)
         if offset >= end_offset:  # cut off
             return OffsetOutOfRange(offset, segment.base, end_offset)
-        found = next_batch(fetch, damage.position, self._end, damage.offset, end_offset)
+        found = next_batch(fetch, damage.position, self._end, damage.offset, end_offset, segment.has_gaps)
         position, next_offset = found or (self._end, end_offset)
         hole = Hole(damage.offset, next_offset, segment.base, damage.position, position, damage.why)
         self._on_damage(hole)
@@ -298,13 +355,6 @@ def read_plain(
     begin, end, next_offset = found
     segment.saw(position + begin, position + end)
     return ReadResult([memoryview(data)[begin:end]], end - begin, next_offset)
-
-
-def _offset_at(data: Buffer, at: int, expected: int) -> int:
-    """The offset of the batch that starts at `at`, told by the one before it; `expected` is that of the
-    first."""
-    found, _, _ = scan(data, 0, at, -1, False)
-    return found[-1][3] if found else expected
 
 
 def load_index(files: Files, segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: int) -> Index:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.log.after_damage import next_batch
 from headrace.log.config import LogConfig
-from headrace.log.damage import Hole, Holes, cut_holes, load_holes, next_batch
+from headrace.log.damage import Hole, Holes, cut_holes, load_holes
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.format import (
     DAMAGE,
@@ -253,7 +254,7 @@ class Rescan:
     ) -> int:
         """Notes a hole from here to the next true batch; gives where that is."""
         known_offset = following if following is not None else self.proven
-        found = next_batch(reader.fetch, position, end, self.expected, known_offset)
+        found = next_batch(reader.fetch, position, end, self.expected, known_offset, segment.has_gaps)
         proven = self._proven_up_to(segment, end)
         refusal = reader.refusal_behind(proven) if found is None and following is None and proven < end else None
         if refusal is not None:  # what lies behind it may be acknowledged

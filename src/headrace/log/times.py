@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.errors import CorruptBatch, StorageFailed
+from headrace.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
 from headrace.log.format import SEGMENT_HEADER_BYTES
 from headrace.log.index import NO_TIMESTAMP
 from headrace.log.patient import PatientReader
@@ -35,10 +35,19 @@ Found = tuple[int, int]  # offset, timestamp
 
 
 class TimeLookup:
-    __slots__ = ("_active", "_files", "_holes", "_interval_bytes", "_segments", "_start_offset", "_timestamp_ms")
+    __slots__ = (
+        "_active",
+        "_files",
+        "_holes",
+        "_interval_bytes",
+        "_log",
+        "_segments",
+        "_start_offset",
+        "_timestamp_ms",
+    )
 
     def __init__(self, log: Log, timestamp_ms: int) -> None:
-        self._files, self._holes, self._start_offset = log.services.files, log.holes, log.start_offset
+        self._log, self._files, self._holes, self._start_offset = log, log.services.files, log.holes, log.start_offset
         self._interval_bytes, self._timestamp_ms = log.config.index_interval_bytes, timestamp_ms
         self._segments = [
             (segment, segment.size)
@@ -67,7 +76,7 @@ class TimeLookup:
             except OSError as error:
                 raise explain(error, f"reading {segment.path()}") from error
             try:
-                # It judges nothing: what is not known to be a hole has to read.
+                # What is not known to be a hole has to read.
                 reader = PatientReader(self._files, handle, segment.path(), None, self._holes.of_segment(segment.base))
                 reader.insist()
                 found = self._search(segment, size, reader.fetch)
@@ -92,23 +101,45 @@ class TimeLookup:
         return None
 
     def _batches(self, segment: Segment, size: int, fetch: Fetch, timestamp_ms: int) -> Iterator[tuple[int, Scanned]]:
-        """Those behind the log's start that may hold a record of that time or later, each with its position. A damaged
-        one may still have its header."""
+        """Those behind the log's start that may hold a record of that time or later, each with its position; some twice
+        where damage is met that nobody knew of. A damaged one may still have its header."""
         index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
         if segment is self._active:  # the others' are kept by who reads them, and bounded there
             segment.index = index
         relative, position = index.find_time(timestamp_ms)
         expected = segment.base + relative
-        while True:
-            walk = Walk(fetch, position, size, expected, check_crc=False, has_gaps=segment.has_gaps)
+        while position < size:
+            behind = (hole for hole in self._holes.of_segment(segment.base) if hole.end_position > position)
+            hole = next(behind, None)
+            if hole is not None and hole.position <= position:
+                position, expected = hole.end_position, hole.next_offset
+                continue
+            end = min(hole.position, size) if hole is not None else size
+            walk = Walk(fetch, position, end, expected, check_crc=False, has_gaps=segment.has_gaps)
             for at, batch in walk.batches():
-                is_late = batch[4] >= timestamp_ms and batch[3] > self._start_offset
-                if is_late and self._holes.at(batch[2]) is None:
+                if batch[4] >= timestamp_ms and batch[3] > self._start_offset:
                     yield at, batch
-            hole = self._holes.at(walk.expected)
-            if walk.why is None or hole is None or hole.segment != segment.base or hole.end_position <= walk.position:
+            if walk.why is None:
+                position, expected = end, walk.expected
+            elif not self._has_judged(
+                segment, Walk(fetch, position, end, expected, check_crc=True, has_gaps=segment.has_gaps)
+            ):
                 return
-            position, expected = hole.end_position, hole.next_offset
+
+    def _has_judged(self, segment: Segment, walk: Walk) -> bool:
+        """There is a hole that nobody knew of: the first batch on the way that is not true begins it. False: what was
+        there is cut off."""
+        for _ in walk.batches():
+            pass
+        known = self._holes.of_segment(segment.base)
+        try:
+            self._log.judge(segment, walk.expected)
+        except OffsetOutOfRange:
+            return False
+        self._holes = self._log.holes
+        if self._holes.of_segment(segment.base) == known:
+            raise StorageFailed(f"{segment.path()} does not read as it should: {walk.why or 'it did a moment ago'}")
+        return True
 
 
 class MaxTimeLookup(TimeLookup):
