@@ -55,8 +55,13 @@ class Results:
             return self.ratio(row.name, goal.metric)
         if goal.against == "itself":
             return self.median(row.name, "headrace", goal.metric)
-        columns = [statistics.median(values) for values in self.growth.get(row.name, {}).values()]
+        columns = self.equal_columns(row)
         return max(columns) / columns[0] if columns else None
+
+    def equal_columns(self, row: Row) -> list[float]:
+        """Medians of what grows, where the work is the same."""
+        columns = self.growth.get(row.name, {}).items()
+        return [statistics.median(values) for count, values in columns if count >= row.equal_from]
 
     def verdict(self, row: Row, metric: str) -> str:
         for goal in row.goals:
@@ -101,11 +106,13 @@ def growth_lines(results: Results, row: Row) -> list[tuple[str, ...]]:
     table: list[tuple[str, ...]] = []
     title, noun = row.title, row.name.partition("_")[0]
     columns = results.growth.get(row.name, {})
+    first = next(iter(results.equal_columns(row)), 0.0)
     for count, values in columns.items():
-        middle, first = statistics.median(values), statistics.median(next(iter(columns.values())))
+        middle = statistics.median(values)
         spread = f"{middle:.3f} ({min(values):.3f}-{max(values):.3f})"
         verdict = results.verdict(row, "cpu") if count == list(columns)[-1] else ""
-        table.append((title, f"{count:,} {noun}, CPU s per M", spread, "-", f"{middle / first:.2f}x", verdict, ""))
+        ratio = f"{middle / first:.2f}x" if first else "-"
+        table.append((title, f"{count:,} {noun}, CPU s per M", spread, "-", ratio, verdict, ""))
         title = ""
     return table
 
@@ -164,10 +171,10 @@ def plot(results: Results, path: Path) -> None:
     figure, (cost, speed, growth) = pyplot.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
     bars(cost, results, "cpu", "server CPU, seconds per million messages (less is better)")
     bars(speed, results, "rate", "rate, million messages per second (more is better)")
-    growth.set_title("our CPU per message as the node grows (1 = the smallest)", fontsize=9)
+    growth.set_title("our CPU per message as the node grows (1 = the smallest of equal work)", fontsize=9)
     for row in GROWTH.values():
         columns = {count: statistics.median(values) for count, values in results.growth.get(row.name, {}).items()}
-        first = next(iter(columns.values()), None)
+        first = next(iter(results.equal_columns(row)), None)
         if first:
             growth.plot(list(columns), [v / first for v in columns.values()], marker="o", label=row.name)
     growth.axhline(1.2, color="grey", linestyle=":", linewidth=1)

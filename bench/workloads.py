@@ -24,7 +24,7 @@ from bench import raw
 from bench.nothing import KEPT
 from bench.producers import Producers, cores
 from bench.rdkafka import Consumer, LoadError, Producer
-from bench.rows import IDLE_COUNTS, PARTITION_COUNTS
+from bench.rows import IDLE_COUNTS, IN_FLIGHT, PARTITION_COUNTS, SINGLE_COUNTS
 from bench.servers import Server
 
 Seen = dict[str, dict[str, float]]  # row -> metric -> value
@@ -33,7 +33,6 @@ LATENCY_WARM = 500
 SMALL_BATCH = 10
 GROWTH_BATCH = 100  # records per request: 11 kB, what a busy client with many partitions sends
 READY_BATCH = 9000  # records; just below the megabyte that both brokers take by default
-GROWTH_IN_FLIGHT = 5  # as many as an idempotent producer may have
 ADMIN_LIMIT_S = 60.0
 TOUCHED = 1.3  # of the bytes that a run writes: headers and the rest of the page cache's needs
 MB = 1e6
@@ -183,7 +182,7 @@ def produce_ready(server: Server, scale: Scale) -> Seen:
     messages = requests * READY_BATCH
     with (
         fresh_topic(server) as topic,
-        raw.Pipeline(server.address, topic, 1, READY_BATCH, 100, GROWTH_IN_FLIGHT) as pipeline,
+        raw.Pipeline(server.address, topic, 1, READY_BATCH, 100, IN_FLIGHT) as pipeline,
     ):
         work = timed(server, messages, lambda: pipeline.run(requests), written_bytes=int(messages * 100 * TOUCHED))
         return {"produce_ready": work}
@@ -270,13 +269,14 @@ def over_partitions(server: Server, scale: Scale) -> dict[int, float]:
     """CPU per million messages by number of partitions; each partition has been written to before.
 
     Requests are the same for all, but of those in flight together a broker may write the ones for the same
-    partition at once: with one partition that is all of them. `over_partitions_single` leaves this out.
+    partition at once: with one partition that is all of them, and what it writes is a batch five times as large. From
+    as many partitions on as are in flight, all writes are of one request; with one in flight they always are.
     """
     return {count: pipelined_cpu(server, scale, count) for count in PARTITION_COUNTS}
 
 
 def over_partitions_single(server: Server, scale: Scale) -> dict[int, float]:
-    return {count: pipelined_cpu(server, scale, count, in_flight=1) for count in PARTITION_COUNTS}
+    return {count: pipelined_cpu(server, scale, count, in_flight=1) for count in SINGLE_COUNTS}
 
 
 def over_connections(server: Server, scale: Scale) -> dict[int, float]:
@@ -287,7 +287,7 @@ def over_connections(server: Server, scale: Scale) -> dict[int, float]:
     return seen
 
 
-def pipelined_cpu(server: Server, scale: Scale, partitions: int, in_flight: int = GROWTH_IN_FLIGHT) -> float:
+def pipelined_cpu(server: Server, scale: Scale, partitions: int, in_flight: int = IN_FLIGHT) -> float:
     requests = scale.growth_requests
     with (
         fresh_topic(server, partitions) as topic,

@@ -38,8 +38,20 @@ def test_a_goal_is_judged_on_the_ratio_of_medians(ours: float, word: str) -> Non
 
 def test_growth_is_judged_on_the_worst_column_against_the_first() -> None:
     measured = report.Results()
-    measured.add_growth("partitions", {1: 1.0, 100: 1.3, 1000: 1.1})
+    measured.add_growth("partitions", {5: 1.0, 100: 1.3, 1000: 1.1})
     assert measured.verdict(GROWTH["partitions"], "cpu").startswith("short")
+
+
+def test_growth_is_judged_from_where_the_work_is_equal() -> None:
+    """One partition with five requests in flight writes batches five times as large."""
+    measured = report.Results()
+    measured.add_growth("partitions", {1: 0.7, 5: 1.0, 100: 1.1, 1000: 1.1})
+    assert measured.verdict(GROWTH["partitions"], "cpu").startswith("PASS")
+    told = {line[1].split()[0]: line[4] for line in report.growth_lines(measured, GROWTH["partitions"])}
+    assert told == {"1": "0.70x", "5": "1.00x", "100": "1.10x", "1,000": "1.10x"}
+    measured = report.Results()
+    measured.add_growth("partitions_single", {1: 0.7, 100: 1.0, 1000: 1.0})
+    assert measured.verdict(GROWTH["partitions_single"], "cpu").startswith("short")
 
 
 def test_a_row_that_was_not_measured_is_not_in_the_table() -> None:
