@@ -21,6 +21,7 @@ from headrace.errors import (
     LimitReached,
     MessageTooLarge,
     NotEnoughReplicas,
+    OutOfOrderSequence,
     StorageFailed,
     TopicExists,
     UnknownLeaderEpoch,
@@ -30,7 +31,7 @@ from headrace.log.config import ignore_error
 from headrace.log.log import Log
 from headrace.log.reader import ReadResult
 from headrace.records.batch import read_header
-from headrace.records.codec import BatchOptions, Record, decode, encode
+from headrace.records.codec import BatchOptions, Producer, Record, decode, encode
 from tests.broker.kit import Node, produce, settle, values
 from tests.log.kit import START_MS, batch
 
@@ -239,6 +240,52 @@ async def test_a_log_that_failed_is_recovered_in_a_new_leader_epoch_that_says_wh
     assert partition.epoch_end(old + 1) == (old + 1, 3)
     node.power_loss()
     assert (await node.partition()).leader_epoch == old + 2
+
+
+@pytest.mark.parametrize("fault", ["write", "sync"])
+async def test_what_was_sent_behind_a_first_batch_that_the_disk_lost_is_not_taken_before_it(fault: str) -> None:
+    """Else it would be acknowledged, and the first one, sent again, be refused for good."""
+    node = Node()
+    partition = await node.partition()
+    produce(node, partition, batch(b"kept", producer=Producer(6, 0, 0)))
+    await synced(node, partition)
+    for _ in range(2):  # the second time, nobody had sent it again yet
+        if fault == "write":
+            node.world.disk.fail_writes(1, "/topics/")
+            with pytest.raises(StorageFailed):
+                produce(node, partition, batch(b"first", producer=Producer(7, 0, 0)))
+        else:
+            node.world.disk.forgets = 1.0
+            produce(node, partition, batch(b"first", producer=Producer(7, 0, 0)))
+            node.world.disk.fail_syncs(1, "/topics/")
+            await synced(node, partition)
+        node.broker.maintain()
+        partition = await node.partition()
+        with pytest.raises(OutOfOrderSequence, match="0 comes first"):
+            produce(node, partition, batch(b"behind", producer=Producer(7, 0, 1)))
+    produce(node, partition, batch(b"more", producer=Producer(6, 0, 1)))
+    for sequence, value in enumerate((b"first", b"behind")):
+        assert produce(node, partition, batch(value, producer=Producer(7, 0, sequence))) == 2 + sequence
+    assert values(partition) == [b"kept", b"more", b"first", b"behind"]
+
+
+async def test_a_first_batch_that_a_failed_sync_left_on_the_disk_is_known_and_nothing_waits_for_it() -> None:
+    node = Node()
+    partition = await node.partition()
+    produce(node, partition, batch(b"first", producer=Producer(7, 0, 0)))
+    node.world.disk.fail_syncs(1, "/topics/")
+    await synced(node, partition)
+    node.broker.maintain()
+    partition = await node.partition()
+    assert produce(node, partition, batch(b"behind", producer=Producer(7, 0, 1))) == 1
+    assert produce(node, partition, batch(b"first", producer=Producer(7, 0, 0))) == 0
+
+
+async def synced(node: Node, partition: Partition) -> None:
+    """Or its sync has failed."""
+    assert partition.log is not None
+    partition.log.when_synced(partition.log.written_offset, ignore_error)
+    await settle(node)
 
 
 async def test_a_log_whose_sync_failed_on_a_full_disk_is_opened_anew_so_that_retention_makes_room() -> None:

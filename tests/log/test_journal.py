@@ -115,6 +115,49 @@ def test_what_comes_while_a_new_file_is_made_is_in_it() -> None:
     assert [found[bytes([number])] for number in (0, 1, 8, 9)] == [29_995, 77_777, 88_888, 99_999]
 
 
+def test_what_a_file_that_is_too_large_takes_no_more_is_in_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was refused by the old file, and came too late for what the new one was begun with."""
+    monkeypatch.setattr(journal_module, "ROTATE_BYTES", 10 * MARK_BYTES)
+    monkeypatch.setattr(journal_module, "MOST_RATIO", 1)
+    disk, journal = an_empty_one()
+    background = Steps()
+    for number in range(12):
+        journal.append([mark(1, number)])
+    journal.keep(background)
+    journal.append([mark(2, 22)])
+    background.work()
+    journal.append([mark(3, 33)])
+    journal.forget([bytes([1]) * 20])
+    background.tell()
+    journal.keep(background)
+    background.drain()
+    assert kept(disk) == {bytes([2]): 22, bytes([3]): 33}
+
+
+def test_a_new_file_whose_first_sync_fails_while_it_takes_the_place_is_not_trusted() -> None:
+    disk, journal = an_empty_one()
+    background = Steps()
+    journal.append(mark(number % 7, number) for number in range(30_000))
+    journal.keep(background)
+    background.work()
+    journal.append([mark(8, 88_888)])
+    rename = disk.rename
+
+    def rename_and_meanwhile_somebody_syncs(old: str, new: str) -> None:
+        rename(old, new)
+        disk.fail_syncs(1, PATH)
+        with pytest.raises(OSError, match="sync"):
+            journal.sync()
+
+    disk.rename = rename_and_meanwhile_somebody_syncs  # type: ignore[method-assign]
+    background.tell()
+    disk.rename = rename  # type: ignore[method-assign]
+    for _ in range(2):
+        journal.keep(background)
+        background.drain()
+    assert kept(disk)[bytes([8])] == 88_888
+
+
 def test_a_file_that_takes_the_place_of_one_that_is_being_synced_is_synced_as_well() -> None:
     """Who waits for the end of a deleted log must not be told of the old file's sync."""
     disk, journal = an_empty_one()

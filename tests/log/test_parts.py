@@ -214,6 +214,26 @@ def test_a_first_batch_that_was_taken_back_comes_again_before_those_behind_it(mo
         producers.check(header(5, producer_id=11), 0)
 
 
+def test_whose_first_batch_was_lost_with_a_log_that_failed_is_awaited_by_the_one_in_its_place(monkeypatch):
+    monkeypatch.setattr(producers_module, "MAX_AWAITED", 3)
+    failed, opened = Producers(1000), Producers(1000)
+    put(failed, header(0, producer_id=1), 0)
+    put(failed, header(1, producer_id=1), 11)
+    for producer_id in (2, 3, 4):
+        put(failed, header(7, producer_id=producer_id), 8 + producer_id)
+    failed.undo(failed.put(header(7, producer_id=5), 20, 5))
+    put(opened, header(0, producer_id=1), 0)
+    put(opened, header(7, producer_id=3), 11)
+    opened.await_unkept(failed.unkept(10))
+    assert opened.check(header(1, producer_id=1), 0) is None, "what was synced of it is known"
+    assert opened.check(header(8, producer_id=3), 0) is None, "its first batch is there after all"
+    for producer_id in (2, 4):
+        with pytest.raises(OutOfOrderSequence, match="7 comes first"):
+            opened.check(header(8, producer_id=producer_id), 0)
+    assert opened.check(header(8, producer_id=5), 0) is None, "there are so many and no more, the oldest give way"
+    assert opened.unkept(20).keys() == {2, 4}, "should this one fail too"
+
+
 def test_a_marker_carries_an_epoch_and_no_sequence():
     producers = Producers(1000)
     put(producers, header(0), 0)

@@ -33,6 +33,7 @@ from headrace.errors import (
 )
 from headrace.log.config import Done, Staged
 from headrace.log.log import AnyLog, Log
+from headrace.log.producers import Awaited
 from headrace.log.reader import FileRead, ReadResult
 from headrace.log.span import Span
 from headrace.ports import Buffer, Promise
@@ -56,6 +57,7 @@ class Waiter(Protocol):
 
 class Partition:
     __slots__ = (
+        "_awaited",
         "_broker",
         "_had_failed",
         "_opening",
@@ -74,6 +76,7 @@ class Partition:
         self.log: AnyLog | None = None
         self.error: HeadraceError | None = None
         self.dirty = self._had_failed = False
+        self._awaited: Awaited = {}  # by the log that failed, for the one that takes its place
         self._opening: list[Done] = []  # one for each who waits
         self._told = ""  # why it could not be opened the last time
         self._waiters: dict[Waiter, None] = {}
@@ -130,8 +133,7 @@ class Partition:
                 self._broker.open_log(self, self._opened)
 
     def _begin_epoch(self) -> None:
-        topic_id, index = self.topic.image.topic_id, self.index
-        begin = partial(controller.begin_epoch, topic_id=topic_id, index=index)
+        begin = partial(controller.begin_epoch, topic_id=self.topic.image.topic_id, index=self.index)
         self._broker.quorum.propose(begin, self._epoch_begun, is_vital=True)
 
     def _epoch_begun(self, error: HeadraceError | None) -> None:
@@ -159,7 +161,8 @@ class Partition:
         log.on_append = self.wake
         if isinstance(log, Log):
             log.services.metrics.recoveries.observe(log.recovery_s)
-        self.log, self._told = log, ""
+            log.producers.await_unkept(self._awaited)
+        self.log, self._told, self._awaited = log, "", {}
         for done in waiting:
             done(None)
 
@@ -176,6 +179,7 @@ class Partition:
         if self.log is not None:
             self.topic.traffic.took_in(self.log)
             self.log.close()
+            self._awaited = self.log.producers.unkept(self.log.synced_offset)
             self.log, self._had_failed = None, True
 
     def close(self, error: HeadraceError) -> None:
@@ -328,8 +332,7 @@ class Partition:
     def aborted(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions of which something lies between."""
         assert self.log is not None
-        found = self.log.transactions.aborted(from_offset, to_offset)
-        return [(producer_id, first) for producer_id, first, _ in found]
+        return [found[:2] for found in self.log.transactions.aborted(from_offset, to_offset)]
 
     def check_epoch(self, known: int) -> None:
         """`known`: the leader epoch in the client's metadata, -1 when it has none."""
@@ -362,10 +365,7 @@ class Partition:
         if not self.topic.config.is_deleted:
             raise KeptForever(f"topic {self.topic.name!r} is compacted: its records go by their keys")
         await self.opened()
-        log = self.log
-        if log is None or log.failed is not None:
-            raise self.error or (log.failed if log else None) or NotLeader(f"{self!r} was closed")
-        end = self.high_watermark
+        log, end = self.serving_log(), self.high_watermark
         if not ALL_RECORDS <= before <= end:
             raise OffsetOutOfRange(before, log.start_offset, end)
         promise = self._broker.new_promise()

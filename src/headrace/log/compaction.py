@@ -25,7 +25,6 @@ from headrace.errors import HeadraceError
 from headrace.log.config import Done
 from headrace.log.dirt import Dirt
 from headrace.log.format import INDEX, LOG
-from headrace.log.reader import FileRead, Wish
 from headrace.log.segment import Segment
 from headrace.log.sieve import NEVER_MS, Caught, Rules, Sieve, make_rules
 from headrace.log.sifting import DamageMet, GroupWork, KeyWork
@@ -179,7 +178,5 @@ class Compaction:
 
 
 def _tell_of(log: Log, met: DamageMet) -> None:
-    """Off the loop. A read of the place writes the hole down, or fails while the disk may be away for a moment."""
-    services, wish = log.services, Wish(met.offset, 1, met.segment.next_offset, True)
-    interval_bytes, patience = log.config.index_interval_bytes, services.patience
-    FileRead(services.files, met.segment, wish, log.holes, log._on_damage, interval_bytes, patience=patience).run()
+    for offset in met.doubtful:
+        log.judge(met.segment, offset)

@@ -101,11 +101,11 @@ class Journal:
         if not data:
             return
         self._is_unsynced = True
+        if self._since is not None:  # first: what this file takes no more is still the new one's
+            self._since += data
         if self._size > MOST_RATIO * self._limit_bytes:
             self._is_worn = True
             return
-        if self._since is not None:
-            self._since += data
         try:
             write_all(self._files, self._handle, data, self._size)
             self._size += len(data)
@@ -178,6 +178,7 @@ class Journal:
         try:
             handle = self._files.open(self._path + NEW)
             write_all(self._files, handle, since, size)
+            self._is_worn = False  # before a `sync` can find the new one: what that says of it stays
             self._files.rename(self._path + NEW, self._path)
         except OSError:
             if handle >= 0:
@@ -193,14 +194,13 @@ class Journal:
         data = self._whole()
         replace_file(self._files, self._path, data, durable=True)
         self._take(self._files.open(self._path), len(data), 0)
-        self._is_unsynced = False
+        self._is_unsynced = self._is_worn = False
 
     def _take(self, handle: int, whole_bytes: int, more_bytes: int) -> None:
         if self._handle >= 0:
             self._files.close(self._handle)
         self._handle, self._size = handle, whole_bytes + more_bytes
         self._limit_bytes = max(ROTATE_BYTES, ROTATE_RATIO * whole_bytes)
-        self._is_worn = False
 
     def _whole(self) -> bytes:
         header = JOURNAL_HEADER.pack(JOURNAL_MAGIC, VERSION, 0, 0)[:-4]

@@ -175,6 +175,8 @@ class Log(Appending):
     def judge(self, segment: Segment, offset: int) -> None:
         """Off the loop, of a batch that somebody met who was not reading: is it damaged? A read of the place writes the
         hole down, or fails while the disk may be away for a moment."""
+        if self.holes.at(offset) is not None:
+            return
         with suppress(DamagedRange):
             self._file_read(segment, Wish(offset, 1, segment.next_offset, True)).run()
 

@@ -7,6 +7,9 @@ stale; a higher one starts at sequence 0; within one epoch sequences follow each
 transactions carry an epoch and no sequence, and so do the batches that a coordinator writes for a producer. After a
 marker with a higher epoch the producer goes on with that epoch, at sequence 0.
 
+Who is not known because its first batch could not be kept is awaited: its client has others on their way behind that
+one, sends it again, and it has to come first.
+
 Who has a transaction under way is never forgotten, however idle: its end has to find it.
 
 States are tuples and replaced whole, so that undoing is putting the old one back.
@@ -15,6 +18,7 @@ States are tuples and replaced whole, so that undoing is putting the old one bac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import NoReturn
 
 from headrace.errors import (
@@ -32,13 +36,15 @@ from headrace.records.header import CONTROL, MAX_SEQUENCE, TRANSACTIONAL, BatchH
 BATCHES_KEPT = 5  # max.in.flight.requests.per.connection of an idempotent producer
 MAX_PRODUCERS = 100_000  # about 60 MB in one log; beyond it the longest idle ones go
 EVICTED_AT_ONCE = MAX_PRODUCERS // 10  # so that the search for the idle ones is rare
-MAX_AWAITED = 10_000  # new producers whose first batch could not be kept; the oldest give way
+MAX_AWAITED = 10_000  # the oldest give way
 
 # first sequence, last sequence, base offset, last offset, max timestamp
 Batch = tuple[int, int, int, int, int]
 # epoch, when last heard of (ms), batches from old to new
 State = tuple[int, int, tuple[Batch, ...]]
 NOTHING: State = (-1, 0, ())
+# by producer id, its epoch and the first sequence
+Awaited = dict[int, tuple[int, int]]
 # of which producer, and what was true before
 Before = tuple[int, State | None, Undo]
 
@@ -48,7 +54,7 @@ class Producers:
 
     def __init__(self, expiry_ms: int) -> None:
         self._states: dict[int, State] = {}
-        self._awaited: dict[int, tuple[int, int]] = {}  # epoch and first sequence of a first batch that was taken back
+        self._awaited: Awaited = {}
         self.expiry_ms = expiry_ms
         self.transactions = Transactions()
 
@@ -178,6 +184,20 @@ class Producers:
                     del self._awaited[next(iter(self._awaited))]
         else:
             self._states[producer_id] = state
+
+    def unkept(self, synced_offset: int) -> Awaited:
+        """Of a log that failed: who is awaited, and who will be, should it be not known when the log is opened anew,
+        because nothing of it was synced. Who had something synced is known then, or it was damage that took it; and
+        what was synced is not sent again."""
+        found = self._awaited.copy()
+        for producer_id, (epoch, _, batches) in self._states.items():
+            if batches and batches[0][2] >= synced_offset:
+                found[producer_id] = (epoch, batches[0][0])
+        return dict(islice(found.items(), max(0, len(found) - MAX_AWAITED), None))
+
+    def await_unkept(self, unkept: Awaited) -> None:
+        """In the log that was opened in its place."""
+        self._awaited = {key: first for key, first in unkept.items() if key not in self._states}
 
     def expire(self, now_ms: int) -> None:
         ongoing = self.transactions.ongoing

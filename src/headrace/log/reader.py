@@ -31,7 +31,7 @@ from headrace.log.tail import ReadResult
 from headrace.log.walk import Fetch, Walk
 from headrace.log.writing import explain, read_whole
 from headrace.ports import Buffer, Files
-from headrace.records.batch import HEADER_BYTES, read_header
+from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.records.kernel import cut, pick, scan
 
 TOO_SHORT = "the file is shorter than what was written to it"
@@ -222,7 +222,7 @@ class FileRead:
             if position + header.size > end:
                 raise _Damaged(position, expected, TOO_SHORT)
             if header.next_offset > offset:
-                return self._first(fetch, position, header.base_offset, header.size)
+                return self._first(fetch, position, expected, header)
             position += header.size
             expected = header.next_offset
 
@@ -276,17 +276,16 @@ class FileRead:
             return _Damaged(last, before, OUT_OF_ORDER)
         return met if walk.why is None else _Damaged(walk.position, walk.expected, walk.why)
 
-    def _first(self, fetch: MaybeFetch, position: int, expected: int, size: int) -> ReadResult | None:
-        """The batch that holds the offset did not fit into the window: it is larger than what was asked
-        for."""
-        if expected >= self._wish.up_to or not self._wish.at_least_one:
+    def _first(self, fetch: MaybeFetch, position: int, expected: int, header: BatchHeader) -> ReadResult | None:
+        """The batch that holds the offset did not fit into the window: it is larger than what was asked for."""
+        if header.base_offset >= self._wish.up_to or not self._wish.at_least_one:
             return ReadResult([], 0, self._wish.offset)
-        data = fetch(size, position)
+        data = fetch(header.size, position)
         if data is None:
             return None
-        if len(data) < size:
+        if len(data) < header.size:
             raise _Damaged(position, expected, TOO_SHORT)
-        return self._answer(fetch, data, position, 0, size, expected)
+        return self._answer(fetch, data, position, 0, header.size, expected)
 
     def _answer(
         self, fetch: MaybeFetch, data: Buffer, position: int, begin: int, stop: int, expected: int
