@@ -11,7 +11,7 @@ from headrace.log import appending
 from headrace.log.config import LogConfig
 from headrace.log.files import OsFiles
 from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES, SegmentHeader, encode_segment_header, segment_name
-from headrace.log.snapshot import SegmentState, Snapshot, encode_snapshot, save_snapshot
+from headrace.log.snapshot import SegmentState, Snapshot, encode_snapshot, load_snapshot, save_snapshot
 from headrace.records.batch import read_header
 from headrace.records.codec import Producer
 from tests.log.kit import START_MS, World, append, batch, fill, read_all, read_now
@@ -28,9 +28,53 @@ def bytes_read_at_open(world: World, config: LogConfig) -> int:
     return world.disk.bytes_read - before
 
 
+def snapshot_often(monkeypatch, pause_ms: int = 0) -> None:
+    monkeypatch.setattr(appending, "SNAPSHOT_BYTES", 8 << 10)
+    monkeypatch.setattr(appending, "SNAPSHOT_PAUSE_MS", pause_ms)
+
+
+def snapshot_end(world: World) -> int:
+    """The offset that the snapshot on disk ends at."""
+    world.background.drain()
+    found = load_snapshot(world.files, world.folder())
+    return found.next_offset if found is not None else 0
+
+
+def test_between_two_snapshots_is_a_pause_however_much_comes(monkeypatch):
+    snapshot_often(monkeypatch, 1000)
+    world = World()
+    log = world.log(config=LARGE)
+
+    def fill_at(ms: int) -> int:
+        world.clock.ms = START_MS + ms
+        fill(log, 100, now_ms=world.clock.ms)
+        return snapshot_end(world)
+
+    first = fill_at(0)
+    assert 0 < first < 100, "as soon as there is enough to walk over"
+    assert fill_at(999) == first
+    second = fill_at(1000)
+    assert 200 < second < 300
+    assert fill_at(1100) == second
+    third = fill_at(-3600_000)
+    assert 400 < third < 500, "a clock that was set back does not put the next one off"
+    world.crash()
+    assert world.log(config=LARGE).written_offset == 500
+
+
+def test_a_full_segment_waits_for_no_pause(monkeypatch):
+    snapshot_often(monkeypatch, 1000)
+    world = World()
+    log = world.log(config=SMALL)
+    for _ in range(10):
+        fill(log, 20)
+        world.background.drain()
+    assert snapshot_end(world) >= log.segments[-1].base
+
+
 @pytest.mark.parametrize("end", ["stopped", "killed"])
 def test_what_opening_reads_does_not_grow_with_the_data(monkeypatch, end):
-    monkeypatch.setattr(appending, "SNAPSHOT_BYTES", 8 << 10)
+    snapshot_often(monkeypatch)
     costs = []
     for count in (200, 800):
         world = World()
@@ -49,7 +93,7 @@ def test_what_opening_reads_does_not_grow_with_the_data(monkeypatch, end):
 
 
 def one_large_segment(monkeypatch, count: int) -> tuple[World, list[bytes]]:
-    monkeypatch.setattr(appending, "SNAPSHOT_BYTES", 8 << 10)
+    snapshot_often(monkeypatch)
     world, written = World(), []
     log = world.log(config=LARGE)
     for _ in range(0, count, 20):
