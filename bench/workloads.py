@@ -170,9 +170,8 @@ def produce_and_consume_100(server: Server, scale: Scale) -> Seen:
 
 def produce_crowd(server: Server, scale: Scale) -> Seen:
     """A producer on each core, so that broker and producers share all that there is."""
-    each = scale.messages // len(cores())
-    messages = each * len(cores())
-    with fresh_topic(server, len(cores())) as topic, Producers(server.address, topic, 100, each) as producers:
+    messages = scale.messages
+    with fresh_topic(server, len(cores())) as topic, Producers(server.address, topic, 100, messages) as producers:
         return {"produce_crowd": timed(server, messages, producers.run, written_bytes=int(messages * 100 * TOUCHED))}
 
 

@@ -58,13 +58,13 @@ def test_a_row_that_was_not_measured_is_not_in_the_table() -> None:
     assert [line[0] for line in report.lines(results(1.0, 2.0))] == ["work", "produce 100 B, acks=1"]
 
 
-def test_each_core_has_a_producer_that_sends_all_of_its_records(tmp_path: Path) -> None:
+def test_producers_on_every_core_send_all_the_records_between_them(tmp_path: Path) -> None:
     with ServedBroker(tmp_path) as broker, headrace.connect(broker.address) as client:
         client.admin.create_topic("crowd", partitions=len(cores()))
-        with Producers(broker.address, "crowd", 100, 2000) as producers:
+        with Producers(broker.address, "crowd", 100, 54_321) as producers:
             producers.run()
         ends = client.admin.offsets("crowd", "end")
-        assert {at.offset for at in ends.values()} == {2001}, "and one that connected it"
+        assert sum(at.offset for at in ends.values()) == 54_321 + len(cores()), "and one that connected each"
 
 
 def test_a_producer_that_cannot_work_is_an_error_and_leaves_none_behind() -> None:
