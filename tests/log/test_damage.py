@@ -42,7 +42,7 @@ def test_after_a_power_loss_damage_is_told_from_a_torn_tail(ending):
     """What proves that it was synced is synced itself: once a second, and at a stop."""
     world, _ = synced_world()
     if ending == "looked":
-        world.store.retry_syncs()
+        world.store.tick()
         world.background.drain()
         world.power_loss("none")
     else:

@@ -49,7 +49,7 @@ def test_a_round_that_can_not_open_a_directory_is_repeated(world, disk):
     disk.is_short = True
     world.background.drain()
     for _ in range(3):
-        world.store.retry_syncs()
+        world.store.tick()
         world.background.drain()
     assert told == []
     assert (log.failed, log.synced_offset) == (None, 0)

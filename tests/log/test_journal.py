@@ -16,7 +16,7 @@ PATH = "/data/synced"
 
 
 def look(world: World) -> None:
-    world.store.retry_syncs()
+    world.store.tick()
     world.background.drain()
 
 
@@ -83,7 +83,7 @@ def test_what_a_recovery_proved_need_not_wait_for_the_next_sync() -> None:
 
 def test_a_stop_does_not_rely_on_a_sync_that_is_under_way() -> None:
     world, _ = synced_world()
-    world.store.retry_syncs()
+    world.store.tick()
     world.store.close()
     assert_it_is_known_what_was_synced(world)
 

@@ -31,8 +31,10 @@ def live(history: History, chance: random.Random, operations: int = OPERATIONS_P
             history.delete_records(name, chance.randint(log.start_offset, log.written_offset))
         elif what < 0.7:
             history.retain(name)
-        elif what < 0.73:
+        elif what < 0.72:
             log.snapshot()
+        elif what < 0.73:
+            history.world.store.tick()
         elif what < 0.76:
             steps.drain()
         elif what < 0.9 and steps.waiting:
@@ -61,7 +63,9 @@ def reopen(history: History, is_killed: bool) -> None:
 def test_a_store_of_many_lives_keeps_every_promise(seed):
     chance = random.Random(seed)
     disk = SimulatedDisk(seed, short_writes=0.1, waits=0.2)
-    history = History(World(disk, limits=StoreLimits(open_files=3, tail_bytes=4000)))
+    history = History(
+        World(disk, limits=StoreLimits(snapshot_bytes=2000, snapshot_pause_ms=0, open_files=3, tail_bytes=4000))
+    )
     history.open_all()
     for _ in range(LIVES):
         is_killed = chance.random() < 0.3

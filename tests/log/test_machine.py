@@ -20,7 +20,9 @@ NAMES = st.sampled_from(["a", "b"])
 class LogMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 30))
     def begin(self, seed: int) -> None:
-        limits = StoreLimits(open_files=2, tail_bytes=5000, index_bytes=100)
+        limits = StoreLimits(
+            snapshot_bytes=2000, snapshot_pause_ms=1000, open_files=2, tail_bytes=5000, index_bytes=100
+        )
         self.world = World(SimulatedDisk(seed, short_writes=0.1, waits=0.1, forgets=0.3), limits=limits)
         self.history = History(self.world)
         self.is_full = False
@@ -55,6 +57,11 @@ class LogMachine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def snapshot(self, name: str) -> None:
         self.log(name).snapshot()
+
+    @rule(passed_ms=st.integers(-500, 1500))
+    def tick(self, passed_ms: int) -> None:
+        self.world.clock.ms += passed_ms
+        self.world.store.tick()
 
     @rule(name=NAMES, back=st.integers(0, 9))
     def truncate(self, name: str, back: int) -> None:

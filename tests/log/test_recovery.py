@@ -7,8 +7,7 @@ import os
 import pytest
 
 from headrace.errors import DirectoryLocked, FormatTooNew, HeadraceError, StorageFailed
-from headrace.log import appending
-from headrace.log.config import LogConfig
+from headrace.log.config import LogConfig, StoreLimits
 from headrace.log.files import OsFiles
 from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES, SegmentHeader, encode_segment_header, segment_name
 from headrace.log.snapshot import SegmentState, Snapshot, encode_snapshot, load_snapshot, save_snapshot
@@ -28,60 +27,94 @@ def bytes_read_at_open(world: World, config: LogConfig) -> int:
     return world.disk.bytes_read - before
 
 
-def snapshot_often(monkeypatch, pause_ms: int = 0) -> None:
-    monkeypatch.setattr(appending, "SNAPSHOT_BYTES", 8 << 10)
-    monkeypatch.setattr(appending, "SNAPSHOT_PAUSE_MS", pause_ms)
+OFTEN = StoreLimits(snapshot_bytes=8 << 10, snapshot_pause_ms=0)
 
 
-def snapshot_end(world: World) -> int:
-    """The offset that the snapshot on disk ends at."""
+def tick(world: World) -> int:
+    """Gives the offset that the snapshot on disk ends at."""
+    world.store.tick()
     world.background.drain()
     found = load_snapshot(world.files, world.folder())
     return found.next_offset if found is not None else 0
 
 
-def test_between_two_snapshots_is_a_pause_however_much_comes(monkeypatch):
-    snapshot_often(monkeypatch, 1000)
-    world = World()
+def test_a_snapshot_comes_when_there_is_enough_to_walk_over_and_the_pause_is_over():
+    world = World(limits=StoreLimits(snapshot_bytes=8 << 10, snapshot_pause_ms=1000))
     log = world.log(config=LARGE)
 
-    def fill_at(ms: int) -> int:
+    def fill_at(ms: int, count: int = 100) -> int:
         world.clock.ms = START_MS + ms
-        fill(log, 100, now_ms=world.clock.ms)
-        return snapshot_end(world)
+        fill(log, count, now_ms=world.clock.ms)
+        return tick(world)
 
-    first = fill_at(0)
-    assert 0 < first < 100, "as soon as there is enough to walk over"
-    assert fill_at(999) == first
-    second = fill_at(1000)
-    assert 200 < second < 300
-    assert fill_at(1100) == second
-    third = fill_at(-3600_000)
-    assert 400 < third < 500, "a clock that was set back does not put the next one off"
+    assert fill_at(0, 10) == 0, "too little"
+    assert fill_at(0, 90) == 100
+    assert fill_at(999) == 100
+    assert fill_at(1000) == 300
+    assert fill_at(-3600_000) == 400, "a clock that was set back does not put the next one off"
     world.crash()
-    assert world.log(config=LARGE).written_offset == 500
+    assert world.log(config=LARGE).written_offset == 400
 
 
-def test_a_full_segment_waits_for_no_pause(monkeypatch):
-    snapshot_often(monkeypatch, 1000)
-    world = World()
+def test_what_a_burst_leaves_behind_gets_its_snapshot_though_nothing_comes_any_more():
+    world = World(limits=StoreLimits(snapshot_bytes=8 << 10, snapshot_pause_ms=1000))
+    log = world.log(config=LARGE)
+    fill(log, 100)
+    assert tick(world) == 100
+    fill(log, 500)
+    assert tick(world) == 100
+    world.clock.ms += 1000
+    assert tick(world) == 600
+    world.clock.ms += 1000
+    tick(world)  # the journal is synced, too
+    before = world.disk.changes
+    assert tick(world) == 600
+    assert world.disk.changes == before, "once is enough"
+
+
+def test_a_log_that_is_closed_or_failed_meanwhile_gets_none():
+    world = World(limits=OFTEN)
+    closed, failed = world.log("b", LARGE), world.log(config=LARGE)
+    fill(closed, 100)
+    fill(failed, 100)
+    closed.close()
+    world.background.drain()
+    failed.fail(StorageFailed("as a sync that went wrong"))
+    assert tick(world) == 0
+    assert world.log(config=LARGE).written_offset == 100
+
+
+def test_a_full_segment_waits_for_no_tick():
+    world = World(limits=StoreLimits(snapshot_pause_ms=1000))
     log = world.log(config=SMALL)
     for _ in range(10):
         fill(log, 20)
         world.background.drain()
-    assert snapshot_end(world) >= log.segments[-1].base
+    found = load_snapshot(world.files, world.folder())
+    assert found is not None
+    assert found.next_offset >= log.segments[-1].base
+
+
+def test_who_asks_for_no_answer_is_not_remembered_while_a_sync_does_not_come_back():
+    world = World()
+    log = world.log(config=SMALL)
+    fill(log, 1000)  # dozens of segments
+    told: list[object] = []
+    log.snapshot(told.append)
+    assert len(log.checkpoint._waiting) == 1
+    world.background.drain()
+    assert told == [None]
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])
-def test_what_opening_reads_does_not_grow_with_the_data(monkeypatch, end):
-    snapshot_often(monkeypatch)
+def test_what_opening_reads_does_not_grow_with_the_data(end):
     costs = []
     for count in (200, 800):
-        world = World()
+        world = World(limits=OFTEN)
         log = world.log(config=SMALL)
         for _ in range(0, count, 20):
             fill(log, 20)
-            world.background.drain()
+            tick(world)
         if end == "stopped":
             world.restart()
         else:
@@ -92,20 +125,20 @@ def test_what_opening_reads_does_not_grow_with_the_data(monkeypatch, end):
     assert large < 20_000
 
 
-def one_large_segment(monkeypatch, count: int) -> tuple[World, list[bytes]]:
-    snapshot_often(monkeypatch)
-    world, written = World(), []
+def one_large_segment(count: int) -> tuple[World, list[bytes]]:
+    written: list[bytes] = []
+    world = World(limits=OFTEN)
     log = world.log(config=LARGE)
     for _ in range(0, count, 20):
         written += fill(log, 20)
-        world.background.drain()
+        tick(world)
     assert len(log.segments) == 1
     assert log.size_bytes > 100_000
     return world, written
 
 
-def test_what_opening_reads_does_not_grow_with_a_segment_whose_index_is_lost(monkeypatch):
-    world, written = one_large_segment(monkeypatch, 800)
+def test_what_opening_reads_does_not_grow_with_a_segment_whose_index_is_lost():
+    world, written = one_large_segment(800)
     world.crash()
     world.disk.remove(f"{world.folder()}/{segment_name(0, INDEX)}")
     assert bytes_read_at_open(world, LARGE) < 20_000
@@ -122,8 +155,8 @@ def test_what_opening_reads_does_not_grow_with_a_segment_whose_index_is_lost(mon
     assert read_all(world.log(config=LARGE)) == b"".join(written)
 
 
-def test_power_loss_does_not_take_the_index_that_came_with_a_snapshot(monkeypatch):
-    world, _ = one_large_segment(monkeypatch, 800)
+def test_power_loss_does_not_take_the_index_that_came_with_a_snapshot():
+    world, _ = one_large_segment(800)
     world.power_loss("none")
     before = world.disk.bytes_read
     log = world.log(config=LARGE)

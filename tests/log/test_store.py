@@ -321,7 +321,7 @@ def test_a_folder_with_other_things_in_it_is_not_taken_over(tmp_path: Path) -> N
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(DirectoryUnusable, match=r"thesis\.txt.*new or an empty one"):
         World(OsFiles(), str(tmp_path))
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["lock", "thesis.txt"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["thesis.txt"]
 
 
 def test_what_file_systems_and_a_start_cut_short_leave_is_no_obstacle(tmp_path: Path) -> None:
@@ -338,8 +338,8 @@ def test_the_journal_is_synced_when_it_has_something_new():
 
     def syncs_of_a_look() -> int:
         seen = len(world.disk.trace)
-        world.store.retry_syncs()
-        world.store.retry_syncs()  # one is on its way already
+        world.store.tick()
+        world.store.tick()  # one is on its way already
         world.background.drain()
         return sum(line.startswith("sync") and line.endswith("/synced") for line in world.disk.trace[seen:])
 

@@ -282,7 +282,7 @@ class Broker(Turns):
         """Topics with a flush.ms, syncs that had to be put off, transactions; the driver calls it more often."""
         now_ms = self.clock.now_ms()
         self.transactions.tick()
-        self.store.retry_syncs()
+        self.store.tick()
         for topic in self._names.values():
             if topic.config.flush_ms != MAX_LONG:
                 for partition in topic.partitions:

@@ -28,11 +28,6 @@ from headrace.log.writing import FULL, MAX_BUFFERS, explain, write_all, write_re
 if TYPE_CHECKING:
     from headrace.log.checkpoint import Checkpoint
 
-# What recovery walks over is what came since the last snapshot: so much, or what came in the pause, and never more than
-# a segment. The pause is there because a snapshot waits for a sync: one of 64 MiB every 60 ms is more than a tenth of
-# all that a log costs which is written at full speed.
-SNAPSHOT_BYTES = 64 << 20
-SNAPSHOT_PAUSE_MS = 5000
 NOBODY_READS = 1 << 62
 SAMPLED_OFFSETS = 15  # a write at an offset with none of these bits is timed; looking at the clock is not for nothing
 
@@ -119,12 +114,13 @@ class Appending(Durability):
             raise
         except Exception as error:  # noqa: BLE001  # whatever it was, it came in the midst of a write
             self._doubt(segment, error)
-        if (must_roll and segment.base > self.start_offset) or (
-            self.appended_bytes - self.snapshot_at >= SNAPSHOT_BYTES and self._is_pause_over()
-        ):
+        if must_roll and segment.base > self.start_offset:
             self.checkpoint.request()
         elif self.checkpoint.is_due:
             self.checkpoint.start()
+        overdue = self.services.overdue
+        if self.appended_bytes - self.snapshot_at >= overdue.after_bytes:
+            overdue.add(self)
         if self.written_offset - self.synced_offset >= config.flush_messages:
             self.sync_soon()
         self.on_append()
@@ -133,10 +129,6 @@ class Appending(Durability):
     def since_snapshot(self) -> int:
         """Bytes of batches: what a recovery would walk over."""
         return self.appended_bytes - self.snapshot_at
-
-    def _is_pause_over(self) -> bool:
-        """So it is, too, when the clock was set back."""
-        return not 0 <= self._staged_at_ms - self.snapshot_at_ms < SNAPSHOT_PAUSE_MS
 
     def _is_full(self, segment: Segment) -> bool:
         """Or compacted, and therefore complete."""

@@ -34,7 +34,8 @@ class Checkpoint:
     def request(self, done: Done = ignore_error) -> None:
         """`done` when a snapshot of now, or later, is safe on disk."""
         self.is_due = True
-        self._waiting.append(done)
+        if done is not ignore_error:  # while a sync does not come back, nobody is remembered for nothing
+            self._waiting.append(done)
         self.start()
 
     def start(self) -> None:

@@ -16,6 +16,7 @@ from headrace.log.config import StoreLimits
 from headrace.log.dirt import find_dirt
 from headrace.log.journal import Journal
 from headrace.log.metrics import LogMetrics
+from headrace.log.overdue import Overdue
 from headrace.log.patient import Patience
 from headrace.log.segment import Segment
 from headrace.log.sync import GroupSync
@@ -69,6 +70,7 @@ class Services:
         "made",
         "metrics",
         "noting",
+        "overdue",
         "patience",
         "rings",
         "root",
@@ -101,6 +103,7 @@ class Services:
         self.compactor = Compactor(clock, self.metrics, limits.compaction_bytes)
         self.sync = GroupSync(files, sync_background, journal, clock, self.metrics)
         self.patience = Patience(clock)
+        self.overdue = Overdue(clock, limits.snapshot_bytes, limits.snapshot_pause_ms)
         self.logs: dict[str, Log] = {}  # by folder, until their files are closed
         self.noting: list[str] = []  # folders, one for each read that writes a hole down
         self.made: set[str] = set()  # directories whose own names are known to be synced

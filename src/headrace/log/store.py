@@ -69,6 +69,7 @@ class LogStore:
         root = root.rstrip("/")
         try:
             files.make_directory(root)
+            _check_strangers(files, root)
             lock = files.lock(f"{root}/lock")
         except BlockingIOError:
             raise DirectoryLocked(f"another process works in {root}: stop it, or choose another directory") from None
@@ -167,10 +168,12 @@ class LogStore:
                 files.list(folder)
                 self.delete_folder(folder)
 
-    def retry_syncs(self) -> None:
-        """Now and then: logs that could not be synced for want of file handles try again. And what the journal proves
-        is made to outlive a power loss; in the background, since no acknowledgement depends on it."""
+    def tick(self) -> None:
+        """Once a second: logs that could not be synced for want of file handles try again, snapshots that are due are
+        written. And what the journal proves is made to outlive a power loss; in the background, since no
+        acknowledgement depends on it."""
         self.services.sync.retry()
+        self.services.overdue.tick()
         self.services.journal.keep(self.services.background)
 
     def drain(self, done: Callable[[], None]) -> None:
@@ -225,14 +228,19 @@ def _check_restored(files: Files, root: str) -> None:
         )
 
 
+def _check_strangers(files: Files, root: str) -> None:
+    """Before anything is put beside them."""
+    strangers = [name for name in files.list(root) if not _may_be_in_a_new_one(name)]
+    if strangers and not files.exists(f"{root}/format"):
+        raise DirectoryUnusable(
+            f"{root} holds other things ({', '.join(strangers[:3])}{', …' if len(strangers) > 3 else ''}) and is no"
+            " data directory: name a new or an empty one"
+        )
+
+
 def _check_format(files: Files, root: str, clock: Clock) -> None:
     path = f"{root}/format"
     if not files.exists(path):
-        if strangers := [name for name in files.list(root) if not _may_be_in_a_new_one(name)]:
-            raise DirectoryUnusable(
-                f"{root} holds other things ({', '.join(strangers[:3])}{', …' if len(strangers) > 3 else ''}) and is no"
-                " data directory: name a new or an empty one"
-            )
         _sync_ancestors(files, root)
         replace_file(files, path, msgspec.json.encode(FormatFile(VERSION, clock.now_ms())), durable=True)
         return
