@@ -66,6 +66,7 @@ And away with it.
 $ headrace topic delete orders
 > yes
 $ headrace topic list
+$ headrace context delete here
 """
 
 FIXED = (

@@ -96,6 +96,7 @@ def test_a_folder_of_any_other_logs_is_nobodys(tmp_path: Path) -> None:
     ended = serve(tmp_path, {"HEADRACE_DATA": str(folder)})
     assert ended.code == exits.STORAGE and "holds other things (syslog.log)" in ended.err
     assert "import" not in ended.err
+    assert [path.name for path in folder.iterdir()] == ["syslog.log"], "and nothing was put beside it"
 
 
 @pytest.mark.parametrize("store", NAMED)

@@ -89,6 +89,16 @@ def test_a_port_that_is_taken_is_named_with_who_takes_it(run: Run, tmp_path: Pat
     assert "--kafka HOST:PORT" in failed[f"kafka port {at}"].advice
 
 
+def test_a_node_with_another_data_folder_is_known_as_one(run: Run, tmp_path: Path) -> None:
+    with ServedBroker(tmp_path) as broker:
+        given = ("--data", str(tmp_path / "mine"), *ANYWHERE, "--kafka", broker.address)
+        failed = failures(run("doctor", *given, "-o", "json"))
+        (finding,) = failed.values()
+        assert finding.condition == f"kafka port {broker.address}"
+        assert finding.found.startswith(f"taken by pid {broker.pid} (headrace")
+        assert "a node with another data folder: name its own with --data" in finding.advice
+
+
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     fill = 'mount -t tmpfs -o size=2m none "$1"; dd if=/dev/zero of="$1/all" bs=1M count=9 2>/dev/null || true'
     ended = mounted_doctor(tmp_path, fill, *ANYWHERE)

@@ -37,6 +37,15 @@ def refused(*arguments: str, **environment: str) -> str:
     return ended.stderr
 
 
+def test_help_that_nobody_reads_to_its_end_is_no_fault() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as nobody:
+        command = [sys.executable, "-m", "headrace", "serve", "--help"]
+        ended = subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=LIMIT_S)
+    assert (ended.returncode, ended.stderr) == (exits.OK, b"")
+
+
 def test_the_version_is_told() -> None:
     assert headrace("--version").stdout.startswith("headrace 0.")
 
@@ -67,7 +76,7 @@ def test_a_data_directory_that_is_in_use_is_named(tmp_path: Path) -> None:
 
 def test_a_ready_file_is_there_while_the_node_serves_and_an_old_one_is_not_believed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    ready.write_text("of a life that ended without a word")
+    ready.write_text(json.dumps({"pid": 1, "node_id": 0, "addresses": {}}))  # of a life that ended without a word
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         refused("--data", str(tmp_path / "d"), *ANYWHERE, "--kafka", address, "--ready-file", str(ready))
@@ -86,6 +95,15 @@ def test_a_ready_file_is_there_while_the_node_serves_and_an_old_one_is_not_belie
         node.terminate()
         assert node.wait(LIMIT_S) == 0
     assert not ready.exists()
+
+
+def test_a_file_that_no_node_wrote_is_not_taken_for_a_ready_file(tmp_path: Path) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("precious")
+    words = refused("--data", str(tmp_path / "d"), *ANYWHERE, "--ready-file", str(precious))
+    assert f"--ready-file {precious} is there and no node wrote it" in words
+    assert precious.read_text() == "precious"
+    assert not (tmp_path / "d").exists()
 
 
 def test_a_second_start_leaves_the_ready_file_to_the_node_that_serves(tmp_path: Path) -> None:

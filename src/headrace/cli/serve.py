@@ -47,7 +47,10 @@ SETTLED_S = 1.0  # after the first clients, who should not wait for it
 def command(given: list[str]) -> int:
     """The command line after `serve`; the exit code."""
     if "-h" in given or "--help" in given:
-        print(flags.help_text())
+        try:
+            print(flags.help_text(), flush=True)
+        except BrokenPipeError:
+            return exits.end_quietly()
         return exits.OK
     named, problems = flags.parse(given)
     tree = load(named, os.environ)
@@ -60,6 +63,7 @@ def command(given: list[str]) -> int:
     settings = settings_of(tree)
     try:
         _check_whose(settings.data)
+        _check_ready_file(settings.ready_file)
         return serve(settings, tree.warnings)
     except StorageFailed as error:
         if isinstance(error.__cause__, OSError) and not os.path.isdir(settings.data):
@@ -255,6 +259,14 @@ def _share_files(settings: Settings, logs: Logs) -> tuple[Settings, int, int]:
         logs.event("node.fewer-connections", {"max_connections": for_connections, "wanted": wanted, "open_files": soft})
         limits = msgspec.structs.replace(limits, max_connections=for_connections)
     return msgspec.structs.replace(settings, kafka_limits=limits, http_limits=http), for_log, for_connections
+
+
+def _check_ready_file(ready_file: str | None) -> None:
+    """What a start takes away is what a node wrote, or nobody yet (`mktemp`)."""
+    if ready_file is None or not os.path.isfile(ready_file) or not os.path.getsize(ready_file):
+        return
+    if _pid_in(ready_file) is None:
+        raise HeadraceError(f"--ready-file {ready_file} is there and no node wrote it: name another, or remove it")
 
 
 def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:

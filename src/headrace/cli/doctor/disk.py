@@ -155,6 +155,8 @@ def _not_writable(error: OSError, folder: str) -> str:
         return f"{folder} is on a file system that is mounted read-only: mount it read-write, or move --data"
     if error.errno in (errno.EACCES, errno.EPERM):
         owner = os.stat(folder).st_uid
+        if owner == os.geteuid():
+            return f"{folder} is this user's own and may not be written to: chmod u+rwx {folder}, or move --data"
         return f"{folder} belongs to user id {owner}, and this is user id {os.geteuid()}: chown it, or run as its owner"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {folder} is full, or a quota is: free space, shorten retention, or move --data"

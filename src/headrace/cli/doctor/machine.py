@@ -126,7 +126,10 @@ def _not_bound(
         if pid is None and node_pid is not None:
             return unknown(condition, required, "taken, perhaps by this node: not visible to this user")
         taken_by = processes.name_of(pid) if pid is not None else "a process that is not visible to this user"
-        return failed(condition, required, f"taken by {taken_by}", f"stop it, or listen elsewhere with {flag}")
+        advice = f"stop it, or listen elsewhere with {flag}"
+        if pid is not None and processes.is_node(pid):
+            advice = f"that is a node with another data folder: name its own with --data to look at it; else {advice}"
+        return failed(condition, required, f"taken by {taken_by}", advice)
     if error.errno == errno.EADDRNOTAVAIL:
         advice = f"no interface of this machine has that address: `ip address` lists them; change {flag}"
         return failed(condition, required, f"{address.host} is not an address of this machine", advice)

@@ -19,15 +19,25 @@ _LONGEST_COMMAND = 32  # characters that a line of a table has room for
 
 def name_of(pid: int) -> str:
     """`pid 812 (headrace serve --data d)`; of an interpreted program the program, not the interpreter."""
+    words = _command(pid)
+    command = " ".join([os.path.basename(words[0]), *words[1:]]) if words else ""
+    if len(command) > _LONGEST_COMMAND:
+        command = command[: _LONGEST_COMMAND - 1] + "…"
+    return f"pid {pid} ({command})" if command else f"pid {pid}"
+
+
+def is_node(pid: int) -> bool:
+    """Of what listens: nothing else of ours does."""
+    return any(os.path.basename(word).partition(".")[0] == "headrace" for word in _command(pid)[:1])
+
+
+def _command(pid: int) -> list[str]:
     words: list[str] = []
     with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         words = [os.fsdecode(word) for word in file.read().split(b"\0") if word]
     if len(words) > 1 and os.path.basename(words[0]).startswith("python"):
         words = words[2:] if words[1] == "-m" else words[1:]
-    command = " ".join([os.path.basename(words[0]), *words[1:]]) if words else ""
-    if len(command) > _LONGEST_COMMAND:
-        command = command[: _LONGEST_COMMAND - 1] + "…"
-    return f"pid {pid} ({command})" if command else f"pid {pid}"
+    return words
 
 
 def lock_holder(path: str) -> int | None:

@@ -38,7 +38,8 @@ READY_FILE = Setting(
     "ready-file",
     Place("FILE", optional=True),
     "",
-    "Written as JSON when the node serves (pid, node_id, addresses), removed when it stops.",
+    "Written as JSON when the node serves (pid, node_id, addresses), removed when it stops. What kill -9 leaves is "
+    "removed by the next start: compare the pid, or remove it before a start.",
 )
 TAIL_MEMORY = Setting(
     "node.tail-memory-bytes",
