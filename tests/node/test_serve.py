@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli import exits
+from headrace.node.settings.table import LISTEN
 from headrace.testing.served import ServedBroker
 from tests.support import ANYWHERE, Wire, batch_of
 
@@ -128,6 +129,23 @@ def test_a_ready_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_pat
     words = refused("--data", str(tmp_path / "d"), *ANYWHERE, "--ready-file", str(tmp_path / "folder"))
     assert "cannot write --ready-file" in words
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "folder"]
+
+
+def test_that_nobody_can_connect_is_told(tmp_path: Path) -> None:
+    off = [word for door in LISTEN for word in (f"--{door}", "off")]
+    command = [sys.executable, "-m", "headrace", "--data", str(tmp_path / "d"), *off]
+    node = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert node.stderr is not None
+        told: dict[str, object] = {}
+        while "node.serving" not in told:
+            entry = json.loads(node.stderr.readline())
+            told[entry["event"]] = entry.get("why")
+        assert told["node.settings"] == "every door is off: nobody can connect"
+    finally:
+        node.terminate()
+        node.communicate(timeout=LIMIT_S)
+    assert node.returncode == 0
 
 
 def test_a_slip_in_a_variable_is_told(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ async def _serve(settings: Settings, warnings: Sequence[object]) -> int:
     logs = Logs(settings.log_format, settings.log_level, levels=settings.log_levels)
     for warning in warnings:
         logs.event("node.settings", {"why": str(warning)})
+    if not settings.listen():
+        logs.event("node.settings", {"why": "every door is off: nobody can connect"})
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: logs.event("node.fault", _fault(context)))
     stopped = asyncio.Event()

@@ -91,12 +91,13 @@ def _import(source: Source, wish: Wish, asked: Options) -> None:
         show(rows, COLUMNS, asked, empty=f"{wish.folder} holds no topics.")
         options.note(f"{total:,} records and {len(places):,} positions. Nothing was sent (--dry-run).")
         return
-    rows = []
+    rows, begun = [], []
 
     async def work(client: Client) -> None:
         for topic, count in chosen.items():
             largest = max(surveyed[topic, index].contents.largest_bytes for index in range(count))
             await _make(client, wish.prefix + topic, count, largest)
+            begun.append(topic)
         for (topic, index), found in surveyed.items():
             transfer = Transfer(client, to_kafka(wish.prefix + topic), index, advance)
             await transfer.run(source.read(topic, index))
@@ -108,7 +109,8 @@ def _import(source: Source, wish: Wish, asked: Options) -> None:
         with progress("importing", total, options=asked) as advance:
             with_client(work, asked)
     except BaseException:
-        options.note("What is in the topics stays; the same command goes on from there.")
+        if begun:
+            options.note("What is in the topics stays; the same command goes on from there.")
         raise
     show(rows, COLUMNS, asked, empty=f"{wish.folder} holds no topics.")
     options.note(f"{total:,} records are there and were read back; {len(places):,} positions.")
