@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(300)  # up to three times, on a busy machine
 
 GIB = 1 << 30
 PARTITIONS, SEGMENTS = 4, 26
-UNSAVED_BATCHES = 6  # 48 MiB: almost as much as a log keeps for longer than seconds without a snapshot that has it
+UNSAVED_BATCHES = 6  # 48 MiB: almost as much as a log keeps for longer than a second without a snapshot of it
 START_LIMIT_S = 2.0
 STARTS = 3  # of which one has to be within the limit: what else the machine does may be in the way of the others
 

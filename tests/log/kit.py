@@ -162,12 +162,12 @@ def append(log: Log, *batches: bytearray, now_ms: int = START_MS, epoch: int = 0
     return staged
 
 
-def fill(log: Log, count: int, size: int = 100, now_ms: int = START_MS, **options: Any) -> list[bytes]:
+def fill(log: Log, count: int, size: int = 100, **options: Any) -> list[bytes]:
     """That many flushes of one batch of one record; the batches as they were written."""
     written = []
     for number in range(count):
         data = batch(b"%06d" % number + b"x" * size, **options)
-        append(log, data, now_ms=now_ms)
+        append(log, data)
         written.append(bytes(data))
     return written
 

@@ -63,9 +63,7 @@ def reopen(history: History, is_killed: bool) -> None:
 def test_a_store_of_many_lives_keeps_every_promise(seed):
     chance = random.Random(seed)
     disk = SimulatedDisk(seed, short_writes=0.1, waits=0.2)
-    history = History(
-        World(disk, limits=StoreLimits(snapshot_bytes=2000, snapshot_pause_ms=0, open_files=3, tail_bytes=4000))
-    )
+    history = History(World(disk, limits=StoreLimits(snapshot_bytes=2000, open_files=3, tail_bytes=4000)))
     history.open_all()
     for _ in range(LIVES):
         is_killed = chance.random() < 0.3

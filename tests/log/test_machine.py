@@ -20,9 +20,7 @@ NAMES = st.sampled_from(["a", "b"])
 class LogMachine(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 1 << 30))
     def begin(self, seed: int) -> None:
-        limits = StoreLimits(
-            snapshot_bytes=2000, snapshot_pause_ms=1000, open_files=2, tail_bytes=5000, index_bytes=100
-        )
+        limits = StoreLimits(snapshot_bytes=2000, open_files=2, tail_bytes=5000, index_bytes=100)
         self.world = World(SimulatedDisk(seed, short_writes=0.1, waits=0.1, forgets=0.3), limits=limits)
         self.history = History(self.world)
         self.is_full = False
@@ -58,9 +56,8 @@ class LogMachine(RuleBasedStateMachine):
     def snapshot(self, name: str) -> None:
         self.log(name).snapshot()
 
-    @rule(passed_ms=st.integers(-500, 1500))
-    def tick(self, passed_ms: int) -> None:
-        self.world.clock.ms += passed_ms
+    @rule()
+    def tick(self) -> None:
         self.world.store.tick()
 
     @rule(name=NAMES, back=st.integers(0, 9))

@@ -27,7 +27,7 @@ def bytes_read_at_open(world: World, config: LogConfig) -> int:
     return world.disk.bytes_read - before
 
 
-OFTEN = StoreLimits(snapshot_bytes=8 << 10, snapshot_pause_ms=0)
+OFTEN = StoreLimits(snapshot_bytes=8 << 10)
 
 
 def tick(world: World) -> int:
@@ -38,38 +38,22 @@ def tick(world: World) -> int:
     return found.next_offset if found is not None else 0
 
 
-def test_a_snapshot_comes_when_there_is_enough_to_walk_over_and_the_pause_is_over():
-    world = World(limits=StoreLimits(snapshot_bytes=8 << 10, snapshot_pause_ms=1000))
+def test_a_snapshot_comes_with_the_tick_when_there_is_enough_to_walk_over():
+    world = World(limits=OFTEN)
     log = world.log(config=LARGE)
-
-    def fill_at(ms: int, count: int = 100) -> int:
-        world.clock.ms = START_MS + ms
-        fill(log, count, now_ms=world.clock.ms)
-        return tick(world)
-
-    assert fill_at(0, 10) == 0, "too little"
-    assert fill_at(0, 90) == 100
-    assert fill_at(999) == 100
-    assert fill_at(1000) == 300
-    assert fill_at(-3600_000) == 400, "a clock that was set back does not put the next one off"
-    world.crash()
-    assert world.log(config=LARGE).written_offset == 400
-
-
-def test_what_a_burst_leaves_behind_gets_its_snapshot_though_nothing_comes_any_more():
-    world = World(limits=StoreLimits(snapshot_bytes=8 << 10, snapshot_pause_ms=1000))
-    log = world.log(config=LARGE)
-    fill(log, 100)
-    assert tick(world) == 100
-    fill(log, 500)
-    assert tick(world) == 100
-    world.clock.ms += 1000
-    assert tick(world) == 600
-    world.clock.ms += 1000
-    tick(world)  # the journal is synced, too
+    fill(log, 10)
+    assert tick(world) == 0, "too little"
+    fill(log, 490)
+    world.background.drain()
+    assert load_snapshot(world.files, world.folder()) is None, "however much comes between two"
+    assert tick(world) == 500, "though nothing comes any more"
+    fill(log, 10)
+    assert tick(world) == 500
     before = world.disk.changes
-    assert tick(world) == 600
-    assert world.disk.changes == before, "once is enough"
+    assert tick(world) == 500
+    assert world.disk.changes == before
+    world.crash()
+    assert world.log(config=LARGE).written_offset == 510
 
 
 def test_a_log_that_is_closed_or_failed_meanwhile_gets_none():
@@ -85,7 +69,7 @@ def test_a_log_that_is_closed_or_failed_meanwhile_gets_none():
 
 
 def test_a_full_segment_waits_for_no_tick():
-    world = World(limits=StoreLimits(snapshot_pause_ms=1000))
+    world = World()
     log = world.log(config=SMALL)
     for _ in range(10):
         fill(log, 20)

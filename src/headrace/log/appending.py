@@ -50,7 +50,6 @@ class Appending(Durability):
         "horizon_ms",
         "size_bytes",
         "snapshot_at",
-        "snapshot_at_ms",
     )
 
     checkpoint: Checkpoint
@@ -70,7 +69,6 @@ class Appending(Durability):
         self.holes = found.holes
         self.cleaned_offset, self.horizon_ms = found.cleaned_offset, found.horizon_ms
         self.snapshot_at = -found.scanned_bytes  # how much had been appended when the last one was taken
-        self.snapshot_at_ms = 0
         self._tail = Tail(config.tail_bytes, services.tails, found.next_offset)
         self._unread_bytes = NOBODY_READS  # appended since somebody read at the end
         self._folder_made = bool(self.segments)

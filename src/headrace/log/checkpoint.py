@@ -46,7 +46,7 @@ class Checkpoint:
             return
         self.is_due, self.is_busy = False, True
         waiting, self._waiting = self._waiting, []
-        log.snapshot_at, log.snapshot_at_ms = log.appended_bytes, log.services.clock.now_ms()
+        log.snapshot_at = log.appended_bytes
         work = _Work(log)
         log.after_sync(lambda error: self._synced(work, waiting, error))
 

@@ -57,10 +57,7 @@ class Staged(NamedTuple):
 
 
 class StoreLimits(msgspec.Struct, frozen=True):
-    snapshot_bytes: int = (
-        64 << 20
-    )  # appended to a log since its last snapshot: what recovery walks over before the next,
-    snapshot_pause_ms: int = 5000  # or what came in this time; a full segment waits for neither
+    snapshot_bytes: int = 64 << 20  # appended to a log since its last snapshot: the next tick asks for another
     open_files: int = 512  # half of the usual 1,024: sockets need the rest
     tail_bytes: int = 64 << 20  # memory of all tails together
     memory_topics_bytes: int = 1 << 30  # rings of topics without a disk, all together

@@ -46,7 +46,7 @@ from headrace.log.walk import Walk
 from headrace.log.writing import read_whole
 from headrace.ports import Files
 
-LOOKS = 20  # a snapshot is written with each segment, or after seconds
+LOOKS = 20  # a snapshot is written with each segment, or a second after 64 MiB
 SETTLED_BYTES = 4096  # of the copy's end, compared with the original: the last batch's header is in it, or its body
 
 Pace = Callable[[int], None]  # told of every so many bytes; it may wait

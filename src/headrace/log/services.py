@@ -103,7 +103,7 @@ class Services:
         self.compactor = Compactor(clock, self.metrics, limits.compaction_bytes)
         self.sync = GroupSync(files, sync_background, journal, clock, self.metrics)
         self.patience = Patience(clock)
-        self.overdue = Overdue(clock, limits.snapshot_bytes, limits.snapshot_pause_ms)
+        self.overdue = Overdue(limits.snapshot_bytes)
         self.logs: dict[str, Log] = {}  # by folder, until their files are closed
         self.noting: list[str] = []  # folders, one for each read that writes a hole down
         self.made: set[str] = set()  # directories whose own names are known to be synced
