@@ -54,6 +54,11 @@ def test_the_cause_and_the_next_step_are_two_lines(capsys: pytest.CaptureFixture
     assert second.startswith("  try: ")
 
 
+def test_what_a_delivery_failed_with_tells_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exits.fail(errors.DeliveryFailed(2, errors.MessageTooLarge("too large"))) == exits.REFUSED
+    assert "  try: `headrace topic alter TOPIC -c max.message.bytes=" in capsys.readouterr().err
+
+
 def test_a_file_that_fails_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     exits.fail(PermissionError(errno.EACCES, "Permission denied", "/data/x"))
     assert capsys.readouterr().err == "headrace: /data/x: Permission denied\n"

@@ -126,8 +126,10 @@ def test_a_node_that_stops_leaves_the_ready_file_of_another(tmp_path: Path) -> N
 
 def test_a_ready_file_that_cannot_be_written_is_told_and_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    words = refused("--data", str(tmp_path / "d"), *ANYWHERE, "--ready-file", str(tmp_path / "folder"))
-    assert "cannot write --ready-file" in words
+    ended = headrace("--data", str(tmp_path / "d"), *ANYWHERE, "--ready-file", str(tmp_path / "folder"))
+    assert ended.returncode == exits.STORAGE
+    assert "cannot write --ready-file" in ended.stderr
+    assert "Traceback" not in ended.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "folder"]
 
 

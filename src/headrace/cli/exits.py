@@ -69,6 +69,7 @@ NEXT_STEPS: dict[type[HeadraceError], str] = {
     errors.GroupNotEmpty: "stop its members first; `headrace group describe GROUP` names them",
     errors.UnknownTransactionalId: "`headrace txn list` shows what there is",
     errors.UnknownLedger: "`headrace txn ledgers` shows what there is",
+    errors.MessageTooLarge: "`headrace topic alter TOPIC -c max.message.bytes=4MiB` lets a larger one in",
     errors.OffsetOutOfRange: "`--start start` reads from the first that is there, `--start -10` the last ten",
     errors.DirectoryLocked: "--data DIR names another folder",
     errors.DirectoryUnusable: "--data DIR names another folder",
@@ -140,6 +141,8 @@ def _cause(error: BaseException) -> str:
 def _next_step(error: BaseException, code: int) -> str | None:
     if isinstance(error, Refusal):
         return error.next_step
+    if isinstance(error, errors.DeliveryFailed):
+        return _next_step(error.first, code)
     if code == FAULT:
         return "the same with -vv shows the traceback; please report it"
     return next((NEXT_STEPS[kind] for kind in type(error).__mro__ if kind in NEXT_STEPS), None)

@@ -283,7 +283,8 @@ def _write_ready_file(settings: Settings, addresses: dict[str, str]) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             os.remove(new)
-        raise HeadraceError(f"cannot write --ready-file {settings.ready_file}: {error.strerror}") from error
+        why = f"cannot write --ready-file {settings.ready_file}: {error.strerror}"
+        raise exits.Refusal(why, code=exits.STORAGE) from error
 
 
 def _is_served(data: str) -> bool:
