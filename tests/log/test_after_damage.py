@@ -3,13 +3,15 @@ left gaps. What is not hit stays readable, at its own offset, and a lookup by ti
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import DamagedRange, StorageFailed
-from headrace.log.format import SEGMENT_HEADER_BYTES
+from headrace.log.format import SEGMENT_HEADER_BYTES, SNAPSHOT
 from headrace.log.log import Log
 from headrace.records.batch import HEADER_BYTES, read_header
 from headrace.records.codec import BatchOptions, Record, decode, encode
@@ -49,8 +51,8 @@ def written(shapes: list[Shape]) -> tuple[World, list[int], list[range]]:
     return world, starts, offsets[1:]
 
 
-def found(log: Log, max_bytes: int) -> set[int]:
-    """All that can be read, each at the offset that it was written at."""
+def found(log: Log, max_bytes: int, damaged: int | None = None) -> set[int]:
+    """All that can be read, each at the offset that it was written at; only the damaged one may lie."""
     seen, offset = set(), log.start_offset
     while offset < log.written_offset:
         try:
@@ -59,7 +61,8 @@ def found(log: Log, max_bytes: int) -> set[int]:
             offset = damage.next_offset
             continue
         for record in decode(joined(result)):
-            assert record.value is None or not record.value[:6].isdigit() or int(record.value[:6]) == record.offset
+            number = record.value[:6] if record.value is not None else b""
+            assert not number.isdigit() or int(number) in (record.offset, damaged)
             seen.add(record.offset)
         assert result.next_offset > offset
         offset = result.next_offset
@@ -106,6 +109,8 @@ def test_one_or_two_batches_are_damaged_and_no_other_is_lost(shapes, hits, is_re
 @given(shapes=shapes, number=st.integers(0, 11), bits=flips)
 @example([(100, 1)] * 12, 5, [(8, 1)]).via("a length that leads into nothing")
 @example([(100, 5)] * 12, 5, [(26, 1)]).via("a count that the next offset does not go on from")
+@example([(1, 1)] * 12, 11, [(29, 0)]).via("its records are not as late as its header says")
+@example([(100, 1)] * 12, 5, [(36, 0)]).via("its header says that it is the last of all")
 def test_a_lookup_by_time_passes_over_damage_that_nobody_has_met_yet(shapes, number, bits):
     """Else whoever asks is told that nothing is so late, and goes on at the end."""
     world, starts, offsets = written(shapes)
@@ -129,19 +134,32 @@ def test_a_lookup_by_time_fails_while_what_is_not_synced_does_not_read_as_it_was
         append(log, numbered(number, 100, 1))
     size = len(numbered(0, 100, 1))
     world.disk.flip_bit(path(world), SEGMENT_HEADER_BYTES + 5 * size + 8, 1)
-    with pytest.raises(StorageFailed, match="not synced yet"):
+    for lookup in (log.timestamp_lookup(START_MS + 9), log.max_timestamp_lookup()):
+        with pytest.raises(StorageFailed, match="not synced yet"):
+            lookup.run()
+    with pytest.raises(StorageFailed, match="not synced yet"):  # the next one has it synced
         log.offset_for_timestamp(START_MS + 9)
-    assert world.sync(log) is None
+    assert log.synced_offset == 0
+    world.background.drain()
+    assert log.synced_offset == 12
     assert log.offset_for_timestamp(START_MS + 9) == (9, START_MS + 9)
     assert world.kinds() == ["log.damage"]
 
 
-def with_gaps() -> tuple[World, Log, list[int], list[int]]:
-    """A compacted log: every second record has gone; where its batches start, and their offsets."""
+def odd(number: int) -> bool:
+    return number % 2 == 1
+
+
+def in_pairs(number: int) -> bool:
+    return number % 4 >= 2
+
+
+def with_gaps(is_kept: Callable[[int], bool] = odd) -> tuple[World, Log, list[int], list[int]]:
+    """A compacted log; where its batches start, and their offsets."""
     world = World(config=GAPPY)
     log = world.log()
     for number in range(40):
-        put(log, (b"key %d" % number if number % 2 else b"the same", b"v" * 60))
+        put(log, (b"key %d" % number if is_kept(number) else b"the same", b"%06d" % number + b"v" * 54))
     compact_all(log, world)
     data, starts, offsets = world.disk.contents(log.segments[0].path()), [], []
     at = SEGMENT_HEADER_BYTES
@@ -150,20 +168,62 @@ def with_gaps() -> tuple[World, Log, list[int], list[int]]:
         starts.append(at)
         offsets.append(header.base_offset)
         at += header.size
-    assert offsets[:4] == [1, 3, 5, 7]
+    assert offsets[:4] == [number for number in range(40) if is_kept(number)][:4]
     return world, log, starts, offsets
 
 
-@given(place=st.integers(0, 15), bits=flips)
-@example(5, [(9, 4)]).via("a length")
-@example(5, [(7, 3)]).via("an offset")
-@example(5, [(80, 0)]).via("a value")
-@example(5, [(16, 1)]).via("no batch of ours any more")
-def test_in_a_compacted_segment_damage_costs_its_own_batch_too(place, bits):
-    world, log, starts, offsets = with_gaps()
+def hit(world: World, log: Log, starts: list[int], place: int, bits: list[tuple[int, int]]) -> None:
     for at, bit in bits:
-        world.disk.flip_bit(log.segments[0].path(), starts[place] + at % (starts[place + 1] - starts[place]), bit)
-    assert set(offsets) - {offsets[place]} <= found(log, 400)
+        size = starts[place + 1] - starts[place]
+        world.disk.flip_bit(log.segments[0].path(), starts[place] + at % size, bit)
+
+
+@given(place=st.integers(0, 15), bits=flips, is_kept=st.sampled_from([odd, in_pairs]))
+@example(5, [(9, 4)], odd).via("a length")
+@example(5, [(7, 3)], odd).via("an offset")
+@example(5, [(80, 0)], odd).via("a value")
+@example(5, [(16, 1)], odd).via("no batch of ours any more")
+@example(5, [(7, 1)], odd).via("an offset that is too low, by little")
+@example(6, [(7, 1), (8, 7)], odd).via("an offset, and a length below zero")
+def test_in_a_compacted_segment_damage_costs_its_own_batch_too(place, bits, is_kept):
+    world, log, starts, offsets = with_gaps(is_kept)
+    hit(world, log, starts, place, bits)
+    others = set(offsets) - {offsets[place]}
+    lost = others - found(log, 400, offsets[place])
+    if any(at % (starts[place + 1] - starts[place]) < 8 for at, _ in bits):
+        others -= lost & set(offsets[max(0, place - 1) : place + 2])  # nothing may tell which of two lies
+    assert others <= found(log, 400, offsets[place])
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+@pytest.mark.parametrize("is_kept", [odd, in_pairs])
+@pytest.mark.parametrize("bit", range(64))
+def test_an_offset_that_lies_costs_one_neighbour_at_most_and_that_where_nothing_tells_them_apart(
+    is_kept, bit, is_recovered
+):
+    for place in (0, 1, 6, 7):
+        world, log, starts, offsets = with_gaps(is_kept)
+        hit(world, log, starts, place, [(7 - bit // 8, bit % 8)])
+        if is_recovered:
+            world.files.remove(f"{world.folder()}/{SNAPSHOT}")
+            world.crash()
+            log = world.log()
+            assert log.written_offset == 41
+        lies = offsets[place] ^ 1 << bit
+        before, behind = (offsets[place - 1] if place else -1), offsets[place + 1]
+        seen = found(log, 400, offsets[place])
+        assert seen == found(log, 100_000, offsets[place])
+        lost = set(offsets) - {offsets[place]} - seen
+        if before < lies < behind:
+            assert not lost, "it lies in the gap, where no one can tell"
+            continue
+        assert len(lost) <= 1
+        for offset in lost:  # the two are in one hole
+            hole = log.holes.at(offset)
+            assert hole is not None
+            assert hole is log.holes.at(offsets[place])
+            first = offsets[place - 2] + 1 if place > 1 else 0
+            assert first < lies <= before or behind <= lies < offsets[place + 2] - 1, "there was one who could tell"
 
 
 def test_a_header_of_zeros_in_a_compacted_segment_costs_its_own_batch():
@@ -174,6 +234,22 @@ def test_a_header_of_zeros_in_a_compacted_segment_costs_its_own_batch():
             if data[at] >> bit & 1:
                 world.disk.flip_bit(log.segments[0].path(), at, bit)
     assert found(log, 400) >= set(offsets) - {offsets[5]}
+
+
+@pytest.mark.parametrize("bits", [[(10, 4)], [(10, 4), (80, 0)]])
+def test_a_length_that_leads_to_a_later_batch_of_a_compacted_segment_costs_none_before_it(bits):
+    world = World(config=GAPPY)
+    log = world.log()
+    for number in range(80):  # of 128 bytes each, so that a bit of a length leads from the start of one to another's
+        key = b"key %d" % number if odd(number) else b"the same"
+        put(log, (key, (b"%06d" % number).ljust(POWER_OF_TWO + 7 - len(key), b"v")))
+    compact_all(log, world)
+    segment = world.disk.contents(log.segments[0].path())
+    starts = [SEGMENT_HEADER_BYTES + 128 * place for place in range(39)]
+    offsets = [read_header(segment, at).base_offset for at in starts]
+    assert offsets == list(range(1, 78, 2))
+    hit(world, log, starts, 0, bits)
+    assert found(log, 400) >= set(offsets[1:])
 
 
 def test_a_batch_in_a_record_is_not_taken_for_the_next_one():

@@ -430,3 +430,20 @@ def test_a_write_that_fails_for_other_reasons_fails_the_log():
         append(log, batch())
     log = world.log(config=PLAIN)
     assert read_all(log) == b"".join(written)
+
+
+def test_what_is_written_while_a_read_waits_is_not_in_the_hole_that_it_finds():
+    world = World()
+    log = world.log(config=PLAIN)
+    fill(log, 6)
+    assert world.sync(log) is None
+    world.disk.flip_bit(path(world), position(5) + 100, 1)
+    read = log.read(5, 1 << 20)
+    assert isinstance(read, FileRead)
+    fill(log, 4)
+    assert world.sync(log) is None
+    with pytest.raises(DamagedRange):
+        read.run()
+    assert surviving(log) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    world.crash()
+    assert surviving(world.log(config=PLAIN)) == [0, 1, 2, 3, 4, 6, 7, 8, 9]

@@ -63,8 +63,12 @@ def test_a_log_that_is_closed_or_failed_meanwhile_gets_none():
     fill(failed, 100)
     closed.close()
     world.background.drain()
+    saved = load_snapshot(world.files, world.folder("b"))
     failed.fail(StorageFailed("as a sync that went wrong"))
+    world.events.clear()
     assert tick(world) == 0
+    assert world.events == [], "nobody tried"
+    assert load_snapshot(world.files, world.folder("b")) == saved
     assert world.log(config=LARGE).written_offset == 100
 
 

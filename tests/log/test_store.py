@@ -324,6 +324,14 @@ def test_a_folder_with_other_things_in_it_is_not_taken_over(tmp_path: Path) -> N
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["thesis.txt"]
 
 
+def test_a_restore_that_was_cut_short_is_told_as_that_however_little_it_had_done(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    (tmp_path / "restoring").touch()
+    (tmp_path / "topics").mkdir()
+    with pytest.raises(DirectoryUnusable, match=r"a restore .* was begun and not finished"):
+        World(OsFiles(), str(tmp_path))
+
+
 def test_what_file_systems_and_a_start_cut_short_leave_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     (tmp_path / ".snapshots").mkdir()

@@ -26,7 +26,8 @@ def next_batch(
     A batch's checksum does not cover its offset, so that needs evidence of its own. It lies before `known_offset`, or
     goes on from there, and
 
-    - is where the damaged batch's length leads to, with the offset that its count of records leads to;
+    - is where the damaged batch's length leads to, with the offset that its count of records leads to (in a segment
+      with gaps: or a later one, and nothing before it looks like the next one, either);
     - or is where the damaged batch's own checksum ends true: only its length, offset or epoch were changed. Should what
       is there not go on from it, its offset was changed, too, and the search begins anew behind that one;
     - or has the offset that the damaged batch's count leads to, or what is behind it does go on from it. The first such
@@ -96,8 +97,31 @@ class _Search:
         raw = self._fetch(HEADER_BYTES, at) if self._damaged.position < at < self._end else b""
         if len(raw) < HEADER_BYTES or not self._damaged.leads_to(header := read_header(raw)):
             return None
-        is_it = self._may_be(at, header) and (not self._has_gaps or self._goes_on(at, header))
-        return (at, header) if is_it else None
+        if not self._may_be(at, header):
+            return None
+        if not self._has_gaps:
+            return at, header
+        return (self._sooner(at) or (at, header)) if self._goes_on(at, header) else None
+
+    def _sooner(self, hop: int) -> Found | None:
+        """Where there are gaps, a length that is too long may lead to a batch that could follow. The next one is before
+        it, if the damaged one's checksum ends there, or batches go on from there to where the length leads."""
+        for at, header in self._places():
+            if at >= hop:
+                break
+            if self._may_be(at, header) and (self._damaged.ends_at(at) or self._goes_on_to(hop, at, header)):
+                return at, header
+        return None
+
+    def _goes_on_to(self, hop: int, at: int, header: BatchHeader) -> bool:
+        while at < hop:
+            raw = self._behind(at, header)
+            if len(raw) < HEADER_BYTES:
+                return False
+            at, before, header = at + header.size, header, read_header(raw)
+            if header.base_offset < before.next_offset or not self._is_true(at, header):
+                return False
+        return at == hop
 
     def run(self) -> Found | None:
         best: Found | None = None  # certain, or else likely

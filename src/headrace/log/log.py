@@ -71,7 +71,7 @@ class Log(Appending):
         self.recovery_s = 0.0  # what opening it took
         self._blocked: HeadraceError | None = None
         self._closing = False
-        self._is_doubted = False  # a read met what is not synced, and not as it was written
+        self._is_doubted = False
         self._leaving = False  # to be released when nothing is under way
         self._under_way = 0  # pieces of work in the background that may write to its folder
         self._was_crowded = False
@@ -109,9 +109,7 @@ class Log(Appending):
         interval_bytes = self.config.index_interval_bytes
         if segment is not self.segments[-1]:
             services.indexes.touch(segment)
-        if self._is_doubted:
-            self._is_doubted = False
-            self.sync_soon()
+        self._settle_doubt()
         read: FileRead | None = None
         try:
             found = None
@@ -134,6 +132,12 @@ class Log(Appending):
             return read or self._file_read(segment, wish)
         services.metrics.file_reads += 1
         return found
+
+    def _settle_doubt(self) -> None:
+        """A read met what is not synced, and not as it was written: the sync tells."""
+        if self._is_doubted:
+            self._is_doubted = False
+            self.sync_soon()
 
     def _stretch(self, index: Index, segment: Segment, wish: Wish) -> tuple[int, int]:
         """Where a read looks that finds what it expects."""
@@ -228,10 +232,12 @@ class Log(Appending):
 
     def timestamp_lookup(self, timestamp_ms: int) -> TimeLookup:
         """(offset, timestamp) of the first record at or after the time, or None: to be `run` off the loop."""
+        self._settle_doubt()
         return TimeLookup(self, timestamp_ms)
 
     def max_timestamp_lookup(self) -> TimeLookup:
         """As `timestamp_lookup`, for the first record with the largest timestamp."""
+        self._settle_doubt()
         return MaxTimeLookup(self)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:

@@ -24,6 +24,7 @@ from headrace.log.after_damage import next_batch
 from headrace.log.damage import Hole, Holes
 from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES
 from headrace.log.index import NO_TIMESTAMP, Index, decode_index
+from headrace.log.overlap import last_in_doubt
 from headrace.log.patient import Patience, PatientReader
 from headrace.log.segment import Segment
 from headrace.log.span import SPAN_BYTES
@@ -41,7 +42,7 @@ UNREADABLE = "the disk does not read it"
 
 __all__ = ["FileRead", "ReadResult", "Wish", "load_index", "read_plain", "saved_index"]
 
-MaybeFetch = Callable[[int, int], Buffer | None]  # as Fetch; None: it would have to wait
+ReadBytes = Callable[[int, int], Buffer]  # size, position; BlockingIOError: it would have to wait
 
 
 class Wish(NamedTuple):
@@ -52,11 +53,13 @@ class Wish(NamedTuple):
 
 
 class _Damaged(Exception):
-    """The bytes at `position`, where the batch with `offset` should start, are not it."""
+    """The bytes at `position`, where the batch with `offset` should start, are not it. At `last` is the last batch that
+    is not to be believed; it is the only one, unless two contradict each other."""
 
-    def __init__(self, position: int, offset: int, why: str) -> None:
+    def __init__(self, position: int, offset: int, why: str, last: int | None = None) -> None:
         super().__init__(why)
         self.position, self.offset, self.why = position, offset, why
+        self.last = position if last is None else last
 
 
 class _HoleBefore(Exception):
@@ -78,6 +81,7 @@ class _Nothing(Exception):
 class FileRead:
     __slots__ = (
         "_end",
+        "_end_offset",
         "_files",
         "_following",
         "_holes",
@@ -101,9 +105,14 @@ class FileRead:
     ) -> None:
         """`following`: the segment to go on to where there are gaps, by the offset from which on."""
         self._following, self._patience = following, patience
-        self._files, self._segment, self._wish = files, segment, wish
+        self._files, self._wish = files, wish
         self._holes, self._on_damage, self._interval_bytes = holes, on_damage, interval_bytes
-        self._end = segment.size  # what is written later is not for this read
+        self._go_to(segment)
+
+    def _go_to(self, segment: Segment) -> None:
+        """What is written to it later is not for this read, nor for its judgement."""
+        self._segment, self._end_offset = segment, segment.next_offset
+        self._end = segment.size
 
     def try_now(self, handle: int) -> ReadResult | None:
         """On the loop: only what needs no waiting. None also for whatever is not as it should be: `run` will
@@ -111,10 +120,16 @@ class FileRead:
         index = self._segment.index
         if index is None:
             return None
-        nowait = self._files.pread_nowait
+
+        def fetch(size: int, position: int) -> Buffer:
+            data = self._files.pread_nowait(handle, size, position)
+            if data is None:
+                raise BlockingIOError
+            return data
+
         try:
-            found = self._read(lambda size, position: nowait(handle, size, position), index)
-            return None if found is not None and self._hole_behind(found) is not None else found
+            found = self._read(fetch, index)
+            return None if self._hole_behind(found) is not None else found
         except (_Damaged, _WrongIndex, _Nothing, OSError):
             return None
 
@@ -127,7 +142,7 @@ class FileRead:
             except _Nothing:
                 behind = self._following(segment.next_offset)
                 if behind is not None:
-                    self._segment, self._end = behind, behind.size
+                    self._go_to(behind)
                     continue
                 end = min(segment.next_offset, self._wish.up_to)  # nobody need ask for these again
                 found = ReadResult([], 0, max(self._wish.offset, end))
@@ -137,7 +152,7 @@ class FileRead:
             except (HeadraceError, FileNotFoundError):
                 if segment.successor is None:
                     raise
-                self._segment, self._end = segment.successor, segment.successor.size
+                self._go_to(segment.successor)
                 continue
             hole = self._hole_behind(found)
             if hole is not None:
@@ -182,12 +197,11 @@ class FileRead:
             if reader.refusal_behind(damage.position) is not None:
                 damage.why = UNREADABLE
             raise self._judge(damage, fetch) from None
-        assert result is not None, "a read that may wait has an answer"
         if not reader.has_refused:
             segment.index = index
         return result
 
-    def _read(self, fetch: MaybeFetch, index: Index, *, is_true: bool = False) -> ReadResult | None:
+    def _read(self, fetch: ReadBytes, index: Index, *, is_true: bool = False) -> ReadResult:
         """`is_true`: the index was made from the segment itself just now."""
         offset, max_bytes, up_to, _ = self._wish
         segment, end = self._segment, self._end
@@ -196,8 +210,6 @@ class FileRead:
             if position >= end and segment.has_gaps:
                 raise _Nothing
             data = fetch(min(max_bytes + self._interval_bytes, end - position), position)
-            if data is None:
-                return None
             if len(data) < HEADER_BYTES:
                 raise _Damaged(position, expected, TOO_SHORT)
             if check_index and read_header(data).base_offset != expected:
@@ -238,19 +250,10 @@ class FileRead:
     def _is_next(self, offset: int, expected: int) -> bool:
         return offset == expected or (self._segment.has_gaps and expected < offset < self._segment.next_offset)
 
-    def _is_too_high(self, fetch: MaybeFetch, behind: int, expected: int, next_offset: int) -> bool | None:
-        """Where there are gaps, an offset that is too high is only told by what is behind it, which goes on from before
-        it. None: it would have to wait."""
-        if not self._segment.has_gaps or behind >= self._end:
-            return False
-        raw = fetch(HEADER_BYTES, behind)
-        if raw is None or len(raw) < HEADER_BYTES:
-            return None if raw is None else False
-        header = read_header(raw)
-        if not expected <= header.base_offset < next_offset or header.size > self._end - behind:
-            return False
-        data = fetch(header.size, behind)
-        return None if data is None else scan(data, 0, len(data), -1, True)[1:] == (header.size, None)
+    def _last_in_doubt(self, fetch: ReadBytes, before: int, first: tuple[int, int, int], behind: int) -> int | None:
+        if not self._segment.has_gaps:
+            return None
+        return last_in_doubt(fetch, self._end, self._end_offset, before, first, behind)
 
     def _follow(self, data: Buffer, until: int, position: int, expected: int) -> int:
         """The offset of the batch that starts at `until`, if each before it goes on from the one before. `data` was
@@ -269,27 +272,26 @@ class FileRead:
             return met
         has_gaps = self._segment.has_gaps
         walk = Walk(fetch, position, met.position, expected, check_crc=True, has_gaps=has_gaps)
-        last, before = position, expected
+        first, before = (position, expected, expected), expected
         for at, batch in walk.batches():
-            last, before, expected = at, expected, batch[3]
-        if self._is_too_high(fetch, walk.position, before, walk.expected):
-            return _Damaged(last, before, OUT_OF_ORDER)
+            first, before = (at, batch[2], batch[3]), first[2]
+        last = self._last_in_doubt(fetch, before, first, walk.position)
+        if last is not None:
+            return _Damaged(first[0], before, OUT_OF_ORDER, last)
         return met if walk.why is None else _Damaged(walk.position, walk.expected, walk.why)
 
-    def _first(self, fetch: MaybeFetch, position: int, expected: int, header: BatchHeader) -> ReadResult | None:
+    def _first(self, fetch: ReadBytes, position: int, expected: int, header: BatchHeader) -> ReadResult:
         """The batch that holds the offset did not fit into the window: it is larger than what was asked for."""
         if header.base_offset >= self._wish.up_to or not self._wish.at_least_one:
             return ReadResult([], 0, self._wish.offset)
         data = fetch(header.size, position)
-        if data is None:
-            return None
         if len(data) < header.size:
             raise _Damaged(position, expected, TOO_SHORT)
         return self._answer(fetch, data, position, 0, header.size, expected)
 
     def _answer(
-        self, fetch: MaybeFetch, data: Buffer, position: int, begin: int, stop: int, expected: int
-    ) -> ReadResult | None:
+        self, fetch: ReadBytes, data: Buffer, position: int, begin: int, stop: int, expected: int
+    ) -> ReadResult:
         """What of `begin` to `stop` may leave: as many whole batches as were asked for, all of them true."""
         offset, max_bytes, up_to, at_least_one = self._wish
         if stop - begin > max_bytes:
@@ -301,18 +303,16 @@ class FileRead:
         found, at, why = scan(data, begin, stop, -1, True)
         if not found or not self._is_next(found[0][2], expected):
             raise _Damaged(position + begin, expected, why or OUT_OF_ORDER)
-        for batch, after in pairwise(found):
+        for number, (batch, after) in enumerate(pairwise(found), 1):
             if not self._is_next(after[2], batch[3]):
-                at, found = after[0], [batch]
+                at, found = after[0], found[:number]
                 break
-        before = found[-2][3] if len(found) > 1 else expected
-        is_too_high = self._is_too_high(fetch, position + at, before, found[-1][3])
-        if is_too_high is None:
-            return None
-        if is_too_high and len(found) == 1:
-            raise _Damaged(position + found[0][0], expected, OUT_OF_ORDER)
-        if is_too_high:
-            at, found = found[-1][0], found[:-1]
+        first, before = (position + found[-1][0], *found[-1][2:4]), found[-2][3] if len(found) > 1 else expected
+        last = self._last_in_doubt(fetch, before, first, position + at)
+        if last is not None and len(found) == 1:
+            raise _Damaged(first[0], before, OUT_OF_ORDER, last)
+        if last is not None:
+            at = found.pop()[0]
         return ReadResult([memoryview(data)[begin:at]], at - begin, found[-1][3])
 
     def _judge(self, damage: _Damaged, fetch: Fetch) -> HeadraceError | _HoleBefore:
@@ -325,7 +325,8 @@ class FileRead:
             return OffsetOutOfRange(offset, end_offset, end_offset)
         if offset >= end_offset:  # cut off
             return OffsetOutOfRange(offset, segment.base, end_offset)
-        found = next_batch(fetch, damage.position, self._end, damage.offset, end_offset, segment.has_gaps)
+        end_offset = min(end_offset, self._end_offset)
+        found = next_batch(fetch, damage.last, self._end, damage.offset, end_offset, segment.has_gaps)
         position, next_offset = found or (self._end, end_offset)
         hole = Hole(damage.offset, next_offset, segment.base, damage.position, position, damage.why)
         self._on_damage(hole)
@@ -379,11 +380,16 @@ def build_index(segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: in
         if hole is not None and hole.segment == segment.base:
             position, expected = hole.end_position, hole.next_offset
         walk = Walk(fetch, position, segment.size, expected, check_crc=False, has_gaps=segment.has_gaps)
+        due: tuple[int, int, int] | None = None  # once the next one goes on from it: else it may be what lies
         for at, batch in walk.batches():
+            if due is not None:
+                index.add(*due)
+                due = None
             if at - indexed_at >= interval_bytes:
-                index.add(batch[2] - segment.base, at, max_timestamp)
-                indexed_at = at
+                due, indexed_at = (batch[2] - segment.base, at, max_timestamp), at
             max_timestamp = max(max_timestamp, batch[4])
+        if due is not None and walk.why is None:
+            index.add(*due)
         if walk.position == position:
             return index
         position, expected = walk.position, walk.expected

@@ -23,6 +23,7 @@ from headrace.log.format import (
 )
 from headrace.log.index import Index
 from headrace.log.mending import cut_file
+from headrace.log.overlap import last_in_doubt
 from headrace.log.patient import PatientReader
 from headrace.log.reader import UNREADABLE, saved_index
 from headrace.log.recovered import Origin, Recovered
@@ -226,8 +227,7 @@ class Rescan:
         self.found.scanned_bytes += end - position
         while True:
             walk = Walk(fetch, position, end, self.expected, check_crc=True, has_gaps=segment.has_gaps)
-            for at, batch in walk.batches():
-                self._note(segment, at, batch, fetch)
+            last = self._note_all(segment, walk, fetch, end, self._bound(segment, following))
             position, self.expected = walk.position, walk.expected
             if walk.why is None and segment.base in self.made:
                 self.expected = max(self.expected, self.made[segment.base].next_offset)
@@ -243,18 +243,55 @@ class Rescan:
                 return self._cut(segment, position, end, walk.why) or following == self.expected
             else:
                 why = UNREADABLE if reader.refusal_behind(position) is not None else walk.why
-                position = self._damage(segment, reader, position, end, following, why)
+                position = self._damage(segment, reader, position, last, end, following, why)
             segment.size, segment.next_offset = position, self.expected
             if position >= end:
                 self.found.is_sealed = True
                 return True
 
+    def _bound(self, segment: Segment, following: int | None) -> int:
+        """What no offset of a segment can reach, if it has gaps: else the walk sees to that."""
+        if segment.base in self.made:
+            return self.made[segment.base].next_offset
+        return following if following is not None else self.proven
+
+    def _note_all(self, segment: Segment, walk: Walk, fetch: Fetch, end: int, bound: int) -> int:
+        """What can be believed of a walk, which then has come no further. Gives where the last batch is that stopped
+        it: where there are gaps there may be two."""
+        last: tuple[int, Scanned] | None = None
+        before, expected = walk.expected, walk.expected
+        for at, batch in walk.batches():
+            if segment.has_gaps and batch[3] > bound:
+                walk.why = f"offset {batch[2]} where all are below {bound}"
+                break
+            if last is not None:
+                self._note(segment, *last, fetch)
+            last, before, expected = (at, batch), expected, batch[3]
+        if last is None:
+            return walk.position
+        doubt = None
+        if segment.has_gaps and walk.why is not None:
+            first = last[0], last[1][2], last[1][3]
+            doubt = last_in_doubt(fetch, end, bound, before, first, walk.position)
+        if doubt is None:
+            self._note(segment, *last, fetch)
+            return walk.position
+        walk.position, walk.expected = last[0], before
+        return doubt
+
     def _damage(
-        self, segment: Segment, reader: PatientReader, position: int, end: int, following: int | None, why: str
+        self,
+        segment: Segment,
+        reader: PatientReader,
+        position: int,
+        last: int,
+        end: int,
+        following: int | None,
+        why: str,
     ) -> int:
-        """Notes a hole from here to the next true batch; gives where that is."""
+        """Notes a hole from here to the next true batch behind the one at `last`; gives where that is."""
         known_offset = following if following is not None else self.proven
-        found = next_batch(reader.fetch, position, end, self.expected, known_offset, segment.has_gaps)
+        found = next_batch(reader.fetch, last, end, self.expected, known_offset, segment.has_gaps)
         proven = self._proven_up_to(segment, end)
         refusal = reader.refusal_behind(proven) if found is None and following is None and proven < end else None
         if refusal is not None:  # what lies behind it may be acknowledged

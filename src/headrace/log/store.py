@@ -218,7 +218,7 @@ class LogStore:
                     deletion.remove_tree(files, f"{self.root}/{name}/{entry}")
 
 
-OURS = ("lock", "metadata", "synced", "topics")
+OURS = ("lock", "metadata", RESTORING, "synced", "topics")
 
 
 def _check_restored(files: Files, root: str) -> None:

@@ -1,5 +1,5 @@
 """The first record at or after a time, or with the largest. The index says from where to look; only the one batch that
-holds it is opened.
+holds it is opened, and checked.
 
 What a segment says of its times is a bound: the record that had the largest may lie before the log's start, or have
 been cut off its end. Only then are the headers behind the start walked over.
@@ -95,7 +95,10 @@ class TimeLookup:
             data = fetch(batch[1], at)
             if len(data) < batch[1]:  # cut off meanwhile
                 return None
-            found = first_record(data, timestamp_ms, self._start_offset)
+            why = scan(data, 0, len(data), -1, True)[2]
+            if why is not None and not self._has_judged(segment, batch[2], why):
+                return None
+            found = first_record(data, timestamp_ms, self._start_offset) if why is None else None
             if found is not None:
                 return found
         return None
@@ -121,24 +124,24 @@ class TimeLookup:
                     yield at, batch
             if walk.why is None:
                 position, expected = end, walk.expected
-            elif not self._has_judged(
-                segment, Walk(fetch, position, end, expected, check_crc=True, has_gaps=segment.has_gaps)
-            ):
+                continue
+            # The first batch on the way that is not true is the damaged one.
+            walk = Walk(fetch, position, end, expected, check_crc=True, has_gaps=segment.has_gaps)
+            for _ in walk.batches():
+                pass
+            if not self._has_judged(segment, walk.expected, walk.why or "it did a moment ago"):
                 return
 
-    def _has_judged(self, segment: Segment, walk: Walk) -> bool:
-        """There is a hole that nobody knew of: the first batch on the way that is not true begins it. False: what was
-        there is cut off."""
-        for _ in walk.batches():
-            pass
+    def _has_judged(self, segment: Segment, offset: int, why: str) -> bool:
+        """There is a hole that nobody knew of, from the offset on. False: what was there is cut off."""
         known = self._holes.of_segment(segment.base)
         try:
-            self._log.judge(segment, walk.expected)
+            self._log.judge(segment, offset)
         except OffsetOutOfRange:
             return False
         self._holes = self._log.holes
         if self._holes.of_segment(segment.base) == known:
-            raise StorageFailed(f"{segment.path()} does not read as it should: {walk.why or 'it did a moment ago'}")
+            raise StorageFailed(f"{segment.path()} does not read as it should: {why}")
         return True
 
 
@@ -162,13 +165,16 @@ class MaxTimeLookup(TimeLookup):
 
     def _search(self, segment: Segment, size: int, fetch: Fetch) -> Found | None:
         found = self._first(segment, size, fetch, segment.max_timestamp)
-        if found is not None:
-            return found
-        times = (
-            largest_time(batch, partial(fetch, batch[1], at), self._start_offset)
-            for at, batch in self._batches(segment, size, fetch, NO_TIMESTAMP)
-        )
-        return self._first(segment, size, fetch, max(times, default=NEVER))
+        while found is None:
+            times = (
+                largest_time(batch, partial(fetch, batch[1], at), self._start_offset)
+                for at, batch in self._batches(segment, size, fetch, NO_TIMESTAMP)
+            )
+            known, largest_ms = self._holes, max(times, default=NEVER)
+            found = self._first(segment, size, fetch, largest_ms)
+            if self._holes is known:
+                break  # else it was a damaged batch that said so
+        return found
 
 
 class MemoryLookup:

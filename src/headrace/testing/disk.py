@@ -164,6 +164,8 @@ class SimulatedDisk:
         self._check_on()
         file, path = self._open_file(handle)
         self._maybe_fail("read", path)
+        if size < 0 or position < 0:
+            raise OSError(errno.EINVAL, "a size or position below zero", path)
         end = min(position + size, file.readable_up_to(position))
         if end <= position < min(position + size, len(file.data)):
             raise OSError(errno.EIO, "the sector does not read", path)
