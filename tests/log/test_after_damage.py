@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.errors import DamagedRange, StorageFailed
-from headrace.log.format import SEGMENT_HEADER_BYTES, SNAPSHOT
+from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES, SNAPSHOT
 from headrace.log.log import Log
+from headrace.log.reader import FileRead
 from headrace.records.batch import HEADER_BYTES, read_header
 from headrace.records.codec import BatchOptions, Record, decode, encode
 from tests.log.damaged import PLAIN, path
@@ -80,6 +81,7 @@ def found(log: Log, max_bytes: int, damaged: int | None = None) -> set[int]:
 @example([(3000, 5)] * 12, {9: [(7, 5)]}, False, 1).via("a lower offset, met by a read in small windows")
 @example([(3000, 5)] * 12, {9: [(6, 1)]}, False, 400).via("a higher offset, met by a read in small windows")
 @example([(100, 5)] * 12, {3: [(26, 1)]}, False, 400).via("a count that a read for a later offset passes over")
+@example([(20, 1)] * 12, {2: [(70, 0)], 8: [(7, 0)]}, False, 100_000).via("a higher offset, behind a hole")
 def test_one_or_two_batches_are_damaged_and_no_other_is_lost(shapes, hits, is_recovered, max_bytes):
     world, starts, offsets = written(shapes)
     log = world.store.services.logs[world.folder()]
@@ -111,6 +113,7 @@ def test_one_or_two_batches_are_damaged_and_no_other_is_lost(shapes, hits, is_re
 @example([(100, 5)] * 12, 5, [(26, 1)]).via("a count that the next offset does not go on from")
 @example([(1, 1)] * 12, 11, [(29, 0)]).via("its records are not as late as its header says")
 @example([(100, 1)] * 12, 5, [(36, 0)]).via("its header says that it is the last of all")
+@example([(1, 1)] * 12, 0, [(10, 0), (110, 0)]).via("a length, in a batch that is to answer")
 def test_a_lookup_by_time_passes_over_damage_that_nobody_has_met_yet(shapes, number, bits):
     """Else whoever asks is told that nothing is so late, and goes on at the end."""
     world, starts, offsets = written(shapes)
@@ -127,18 +130,19 @@ def test_a_lookup_by_time_passes_over_damage_that_nobody_has_met_yet(shapes, num
     assert told is not None and (told[0] in offsets[number] or told[0] == max(whole))
 
 
-def test_a_lookup_by_time_fails_while_what_is_not_synced_does_not_read_as_it_was_written():
+@pytest.mark.parametrize("by_maximum", [False, True])
+def test_a_lookup_by_time_fails_while_what_is_not_synced_does_not_read_as_it_was_written(by_maximum):
     world = World()
     log = world.log(config=msgspec.structs.replace(PLAIN, index_interval_bytes=1 << 20))
     for number in range(12):
         append(log, numbered(number, 100, 1))
     size = len(numbered(0, 100, 1))
     world.disk.flip_bit(path(world), SEGMENT_HEADER_BYTES + 5 * size + 8, 1)
-    for lookup in (log.timestamp_lookup(START_MS + 9), log.max_timestamp_lookup()):
-        with pytest.raises(StorageFailed, match="not synced yet"):
-            lookup.run()
+    first = log.max_timestamp_lookup() if by_maximum else log.timestamp_lookup(START_MS + 9)
+    with pytest.raises(StorageFailed, match="not synced yet"):
+        first.run()
     with pytest.raises(StorageFailed, match="not synced yet"):  # the next one has it synced
-        log.offset_for_timestamp(START_MS + 9)
+        (log.max_timestamp_lookup() if by_maximum else log.timestamp_lookup(START_MS + 9)).run()
     assert log.synced_offset == 0
     world.background.drain()
     assert log.synced_offset == 12
@@ -159,7 +163,8 @@ def with_gaps(is_kept: Callable[[int], bool] = odd) -> tuple[World, Log, list[in
     world = World(config=GAPPY)
     log = world.log()
     for number in range(40):
-        put(log, (b"key %d" % number if is_kept(number) else b"the same", b"%06d" % number + b"v" * 54))
+        key = b"key %d" % number if is_kept(number) else b"the same"
+        put(log, (key, b"%06d" % number + b"v" * 54), now_ms=START_MS + number)
     compact_all(log, world)
     data, starts, offsets = world.disk.contents(log.segments[0].path()), [], []
     at = SEGMENT_HEADER_BYTES
@@ -201,8 +206,10 @@ def test_in_a_compacted_segment_damage_costs_its_own_batch_too(place, bits, is_k
 def test_an_offset_that_lies_costs_one_neighbour_at_most_and_that_where_nothing_tells_them_apart(
     is_kept, bit, is_recovered
 ):
-    for place in (0, 1, 6, 7):
+    for place, max_bytes in [(0, 1), (1, 400), (6, 400), (7, 100_000), (-1, 400)]:
         world, log, starts, offsets = with_gaps(is_kept)
+        place %= len(offsets)
+        starts.append(len(world.disk.contents(log.segments[0].path())))
         hit(world, log, starts, place, [(7 - bit // 8, bit % 8)])
         if is_recovered:
             world.files.remove(f"{world.folder()}/{SNAPSHOT}")
@@ -210,20 +217,97 @@ def test_an_offset_that_lies_costs_one_neighbour_at_most_and_that_where_nothing_
             log = world.log()
             assert log.written_offset == 41
         lies = offsets[place] ^ 1 << bit
-        before, behind = (offsets[place - 1] if place else -1), offsets[place + 1]
-        seen = found(log, 400, offsets[place])
-        assert seen == found(log, 100_000, offsets[place])
-        lost = set(offsets) - {offsets[place]} - seen
+        around = [-1, -1, *offsets, 40, 40]
+        first, before, _, behind, last = around[place : place + 5]
+        lost = set(offsets) - {offsets[place]} - found(log, max_bytes, offsets[place])
         if before < lies < behind:
             assert not lost, "it lies in the gap, where no one can tell"
             continue
         assert len(lost) <= 1
         for offset in lost:  # the two are in one hole
-            hole = log.holes.at(offset)
-            assert hole is not None
-            assert hole is log.holes.at(offsets[place])
-            first = offsets[place - 2] + 1 if place > 1 else 0
-            assert first < lies <= before or behind <= lies < offsets[place + 2] - 1, "there was one who could tell"
+            assert log.holes.at(offset) is log.holes.at(offsets[place]) is not None
+            assert first + 1 < lies <= before or behind <= lies < last - 1, "there was one who could tell"
+
+
+@pytest.mark.parametrize("bit", [40, 9, 4, 3, 2, 1])
+@pytest.mark.parametrize("is_torn", [False, True])
+@pytest.mark.parametrize("place", [4, 5, 17, -1])
+def test_a_lookup_by_time_believes_no_offset_that_lies_in_a_compacted_segment(place, bit, is_torn):
+    for beside in range(-2, 4):
+        world, log, starts, offsets = with_gaps()
+        starts.append(len(world.disk.contents(log.segments[0].path())))
+        hit(world, log, starts, place % len(offsets), [(7 - bit // 8, bit % 8)] + [(80, 0)] * is_torn)
+        first = place % len(offsets)
+        asked = offsets[first + beside : first + 3]  # of those hit, and of one beside it, the next one may answer
+        if asked:
+            told = log.offset_for_timestamp(START_MS + asked[0])
+            answers = [(offset, START_MS + offset) for offset in asked] + [None] * (place == -1)
+            assert told in answers, "at its own offset, if there is one"
+
+
+def test_one_that_contradicts_but_is_damaged_itself_puts_none_in_doubt():
+    world, log, starts, offsets = with_gaps()
+    hit(world, log, starts, 5, [(7, 1), (80, 0)])  # 11 says 9, and is not true
+    assert found(log, 400) >= set(offsets) - {11}
+
+
+def test_the_largest_time_is_looked_for_anew_where_a_damaged_batch_says_that_it_has_it():
+    world = World()
+    log = world.log(config=PLAIN)
+    times = [START_MS + (1 << 41), *range(START_MS, START_MS + 11)]
+    for time_ms in times:
+        append(log, encode([Record(None, b"x", (), time_ms)], BatchOptions()))
+    assert world.sync(log) is None
+    log.delete_records(1)
+    world.background.drain()
+    at = SEGMENT_HEADER_BYTES
+    for _ in range(5):
+        at += read_header(world.disk.contents(path(world)), at).size
+    world.disk.flip_bit(path(world), at + 38, 6)  # later than all, but the first one, which is gone
+    assert log.max_timestamp() == (11, START_MS + 10)
+    assert world.kinds() == ["log.damage"]
+
+
+@pytest.mark.parametrize("place", range(4, 14))
+def test_an_index_made_anew_names_no_batch_that_the_next_one_contradicts(place):
+    """Whoever reads from where an index says takes its offset for true."""
+    for bit in range(1, 6):
+        world, log, starts, offsets = with_gaps()
+        lies = offsets[place] ^ 1 << bit
+        if not offsets[place + 1] <= lies < 40:
+            continue
+        hit(world, log, starts, place, [(7, bit)])
+        world.files.remove(log.segments[0].path(INDEX))
+        world.crash()
+        try:
+            result = read_now(world.log(), lies, 1)
+        except DamagedRange:
+            continue
+        assert [record.value[:6] for record in decode(joined(result))] == [b"%06d" % lies]
+
+
+def test_a_batch_that_is_read_in_part_without_waiting_is_waited_for_before_its_neighbour_is_believed(monkeypatch):
+    world, log, starts, offsets = with_gaps()
+    hit(world, log, starts, 5, [(7, 2)])  # 11 says 15
+    nowait, edge = world.disk.pread_nowait, starts[6] + 30
+    monkeypatch.setattr(world.disk, "pread_nowait", lambda *where: (nowait(*where) or b"")[: max(0, edge - where[2])])
+    assert isinstance(log.read(offsets[5], 1), FileRead)
+
+
+def test_two_offsets_side_by_side_that_lie_cost_none_but_themselves_and_one_neighbour():
+    world, log, starts, offsets = with_gaps()
+    hit(world, log, starts, 0, [(6, 4)])  # 1 says 4097
+    hit(world, log, starts, 1, [(7, 5)])  # 3 says 35
+    assert set(offsets) - found(log, 400) <= set(offsets[:3])
+
+
+def test_an_offset_that_lies_is_doubted_before_a_hole_that_is_known_is_taken_for_all_that_lies_ahead():
+    world, log, starts, offsets = with_gaps()
+    hit(world, log, starts, 3, [(7, 4)])  # 7 says 23
+    hit(world, log, starts, 10, [(80, 0)])  # 21
+    with pytest.raises(DamagedRange):
+        read_now(log, offsets[10], 400)
+    assert set(offsets) - found(log, 400, offsets[3]) <= {offsets[3], offsets[4], offsets[10]}
 
 
 def test_a_header_of_zeros_in_a_compacted_segment_costs_its_own_batch():
@@ -236,8 +320,7 @@ def test_a_header_of_zeros_in_a_compacted_segment_costs_its_own_batch():
     assert found(log, 400) >= set(offsets) - {offsets[5]}
 
 
-@pytest.mark.parametrize("bits", [[(10, 4)], [(10, 4), (80, 0)]])
-def test_a_length_that_leads_to_a_later_batch_of_a_compacted_segment_costs_none_before_it(bits):
+def test_a_length_that_leads_to_a_later_batch_of_a_compacted_segment_costs_none_before_it():
     world = World(config=GAPPY)
     log = world.log()
     for number in range(80):  # of 128 bytes each, so that a bit of a length leads from the start of one to another's
@@ -248,7 +331,7 @@ def test_a_length_that_leads_to_a_later_batch_of_a_compacted_segment_costs_none_
     starts = [SEGMENT_HEADER_BYTES + 128 * place for place in range(39)]
     offsets = [read_header(segment, at).base_offset for at in starts]
     assert offsets == list(range(1, 78, 2))
-    hit(world, log, starts, 0, bits)
+    hit(world, log, starts, 0, [(10, 4)])
     assert found(log, 400) >= set(offsets[1:])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.log.overlap import last_in_doubt
 from headrace.log.walk import Fetch
 from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.records.header import CRC_FROM, MAGIC, MAGIC_AT, MAX_BATCH_BYTES, implausible
@@ -27,7 +28,7 @@ def next_batch(
     goes on from there, and
 
     - is where the damaged batch's length leads to, with the offset that its count of records leads to (in a segment
-      with gaps: or a later one, and nothing before it looks like the next one, either);
+      with gaps: or a later one, and its own checksum does not end true at a batch before it);
     - or is where the damaged batch's own checksum ends true: only its length, offset or epoch were changed. Should what
       is there not go on from it, its offset was changed, too, and the search begins anew behind that one;
     - or has the offset that the damaged batch's count leads to, or what is behind it does go on from it. The first such
@@ -42,7 +43,11 @@ def next_batch(
         if found is None:
             return None
         at, header = found
-        if has_gaps or not damaged.ends_at(at) or damaged.leads_to(header):
+        offsets = header.base_offset, header.next_offset
+        is_doubtful = has_gaps and last_in_doubt(
+            fetch, end, known_offset, damaged.successor, (at, *offsets), at + header.size
+        )
+        if not damaged.ends_at(at) or (damaged.leads_to(header) and not is_doubtful):
             return at, header.base_offset
         position, after_offset = at, damaged.successor
 
@@ -105,23 +110,13 @@ class _Search:
 
     def _sooner(self, hop: int) -> Found | None:
         """Where there are gaps, a length that is too long may lead to a batch that could follow. The next one is before
-        it, if the damaged one's checksum ends there, or batches go on from there to where the length leads."""
+        it, if the damaged one's checksum ends there."""
         for at, header in self._places():
             if at >= hop:
                 break
-            if self._may_be(at, header) and (self._damaged.ends_at(at) or self._goes_on_to(hop, at, header)):
+            if self._damaged.ends_at(at) and self._may_be(at, header):
                 return at, header
         return None
-
-    def _goes_on_to(self, hop: int, at: int, header: BatchHeader) -> bool:
-        while at < hop:
-            raw = self._behind(at, header)
-            if len(raw) < HEADER_BYTES:
-                return False
-            at, before, header = at + header.size, header, read_header(raw)
-            if header.base_offset < before.next_offset or not self._is_true(at, header):
-                return False
-        return at == hop
 
     def run(self) -> Found | None:
         best: Found | None = None  # certain, or else likely

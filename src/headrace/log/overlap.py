@@ -14,9 +14,11 @@ from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.records.header import implausible
 from headrace.records.kernel import scan
 
+ReadBytes = Callable[[int, int], Buffer]  # size, position
+
 
 def last_in_doubt(
-    fetch: Callable[[int, int], Buffer],
+    fetch: ReadBytes,
     end: int,
     known_offset: int,
     before: int,
@@ -27,26 +29,30 @@ def last_in_doubt(
     `behind`, if there is one. None: the first is not to be doubted. Its own position: it is the one that lies.
     `behind`: nothing tells which of them does, and neither is to be believed."""
     at, base_offset, next_offset = first
-    second = _true_header(fetch, behind, end)
+    second = _header(fetch, behind, end)
     if second is None or second.base_offset >= next_offset:
         return None
     if before + next_offset - base_offset > second.base_offset:
         return None  # there is no room for it but where it says
-    third = _true_header(fetch, behind + second.size, end)
-    limit = third.base_offset if third is not None else known_offset
+    if not _is_true(fetch, behind, second):
+        return None
+    third = _header(fetch, behind + second.size, end)
+    is_known = third is not None and _is_true(fetch, behind + second.size, third)
+    limit = third.base_offset if third is not None and is_known else known_offset
     has_room = next_offset + second.next_offset - second.base_offset <= limit
     return behind if has_room else at
 
 
-def _true_header(fetch: Callable[[int, int], Buffer], position: int, end: int) -> BatchHeader | None:
-    """None: no batch is there, or one that is damaged."""
+def _header(fetch: ReadBytes, position: int, end: int) -> BatchHeader | None:
     if end - position < HEADER_BYTES:
         return None
     raw = fetch(HEADER_BYTES, position)
     if len(raw) < HEADER_BYTES:
         return None
     header = read_header(raw)
-    if implausible(header) is not None or header.size > end - position:
-        return None
+    return None if implausible(header) is not None or header.size > end - position else header
+
+
+def _is_true(fetch: ReadBytes, position: int, header: BatchHeader) -> bool:
     data = fetch(header.size, position)
-    return header if scan(data, 0, len(data), -1, True)[1:] == (header.size, None) else None
+    return scan(data, 0, len(data), -1, True)[1:] == (header.size, None)

@@ -24,7 +24,7 @@ from headrace.log.after_damage import next_batch
 from headrace.log.damage import Hole, Holes
 from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES
 from headrace.log.index import NO_TIMESTAMP, Index, decode_index
-from headrace.log.overlap import last_in_doubt
+from headrace.log.overlap import ReadBytes, last_in_doubt
 from headrace.log.patient import Patience, PatientReader
 from headrace.log.segment import Segment
 from headrace.log.span import SPAN_BYTES
@@ -41,8 +41,6 @@ OUT_OF_ORDER = "an offset is out of order"
 UNREADABLE = "the disk does not read it"
 
 __all__ = ["FileRead", "ReadResult", "Wish", "load_index", "read_plain", "saved_index"]
-
-ReadBytes = Callable[[int, int], Buffer]  # size, position; BlockingIOError: it would have to wait
 
 
 class Wish(NamedTuple):
@@ -123,7 +121,7 @@ class FileRead:
 
         def fetch(size: int, position: int) -> Buffer:
             data = self._files.pread_nowait(handle, size, position)
-            if data is None:
+            if data is None or (len(data) < size and self._segment.has_gaps):
                 raise BlockingIOError
             return data
 
@@ -283,6 +281,10 @@ class FileRead:
     def _first(self, fetch: ReadBytes, position: int, expected: int, header: BatchHeader) -> ReadResult:
         """The batch that holds the offset did not fit into the window: it is larger than what was asked for."""
         if header.base_offset >= self._wish.up_to or not self._wish.at_least_one:
+            first = position, header.base_offset, header.next_offset
+            last = self._last_in_doubt(fetch, expected, first, position + header.size)
+            if last is not None:
+                raise _Damaged(position, expected, OUT_OF_ORDER, last)
             return ReadResult([], 0, self._wish.offset)
         data = fetch(header.size, position)
         if len(data) < header.size:

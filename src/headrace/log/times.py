@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from headrace.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
 from headrace.log.format import SEGMENT_HEADER_BYTES
 from headrace.log.index import NO_TIMESTAMP
+from headrace.log.overlap import last_in_doubt
 from headrace.log.patient import PatientReader
-from headrace.log.reader import load_index
+from headrace.log.reader import OUT_OF_ORDER, load_index
 from headrace.log.segment import Segment
 from headrace.log.walk import Fetch, Scanned, Walk
 from headrace.log.writing import explain
@@ -91,21 +92,39 @@ class TimeLookup:
         return self._first(segment, size, fetch, self._timestamp_ms)
 
     def _first(self, segment: Segment, size: int, fetch: Fetch, timestamp_ms: int) -> Found | None:
-        for at, batch in self._batches(segment, size, fetch, timestamp_ms):
-            data = fetch(batch[1], at)
-            if len(data) < batch[1]:  # cut off meanwhile
+        while True:
+            for at, batch, expected in self._batches(segment, size, fetch, timestamp_ms):
+                data = fetch(batch[1], at)
+                if len(data) < batch[1]:  # cut off meanwhile
+                    return None
+                why = scan(data, 0, len(data), -1, True)[2]
+                if why is None and self._is_in_doubt(segment, size, fetch, at, batch, expected):
+                    why = OUT_OF_ORDER
+                if why is not None:
+                    if not self._has_judged(segment, expected, why):
+                        return None
+                    break  # anew: its header is not to be gone on from
+                found = first_record(data, timestamp_ms, self._start_offset)
+                if found is not None:
+                    return found
+            else:
                 return None
-            why = scan(data, 0, len(data), -1, True)[2]
-            if why is not None and not self._has_judged(segment, batch[2], why):
-                return None
-            found = first_record(data, timestamp_ms, self._start_offset) if why is None else None
-            if found is not None:
-                return found
-        return None
 
-    def _batches(self, segment: Segment, size: int, fetch: Fetch, timestamp_ms: int) -> Iterator[tuple[int, Scanned]]:
-        """Those behind the log's start that may hold a record of that time or later, each with its position; some twice
-        where damage is met that nobody knew of. A damaged one may still have its header."""
+    def _is_in_doubt(self, segment: Segment, size: int, fetch: Fetch, at: int, batch: Scanned, expected: int) -> bool:
+        """Its offset, which only its neighbours tell where there are gaps."""
+        if not segment.has_gaps:
+            return False
+        first = at, batch[2], batch[3]
+        known_offset = segment.next_offset
+        is_too_high = batch[3] > known_offset
+        return is_too_high or last_in_doubt(fetch, size, known_offset, expected, first, at + batch[1]) is not None
+
+    def _batches(
+        self, segment: Segment, size: int, fetch: Fetch, timestamp_ms: int
+    ) -> Iterator[tuple[int, Scanned, int]]:
+        """Those behind the log's start that may hold a record of that time or later, each with its position and the
+        offset that it comes after; some twice where damage is met that nobody knew of. A damaged one may still have its
+        header."""
         index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
         if segment is self._active:  # the others' are kept by who reads them, and bounded there
             segment.index = index
@@ -121,14 +140,15 @@ class TimeLookup:
             walk = Walk(fetch, position, end, expected, check_crc=False, has_gaps=segment.has_gaps)
             for at, batch in walk.batches():
                 if batch[4] >= timestamp_ms and batch[3] > self._start_offset:
-                    yield at, batch
+                    yield at, batch, walk.expected
             if walk.why is None:
                 position, expected = end, walk.expected
                 continue
             # The first batch on the way that is not true is the damaged one.
             walk = Walk(fetch, position, end, expected, check_crc=True, has_gaps=segment.has_gaps)
-            for _ in walk.batches():
-                pass
+            for at, batch in walk.batches():
+                if self._is_in_doubt(segment, size, fetch, at, batch, walk.expected):
+                    break
             if not self._has_judged(segment, walk.expected, walk.why or "it did a moment ago"):
                 return
 
@@ -168,7 +188,7 @@ class MaxTimeLookup(TimeLookup):
         while found is None:
             times = (
                 largest_time(batch, partial(fetch, batch[1], at), self._start_offset)
-                for at, batch in self._batches(segment, size, fetch, NO_TIMESTAMP)
+                for at, batch, _ in self._batches(segment, size, fetch, NO_TIMESTAMP)
             )
             known, largest_ms = self._holes, max(times, default=NEVER)
             found = self._first(segment, size, fetch, largest_ms)
