@@ -245,6 +245,22 @@ def test_a_lookup_by_time_believes_no_offset_that_lies_in_a_compacted_segment(pl
             assert told in answers, "at its own offset, if there is one"
 
 
+def test_an_offset_that_leads_past_the_end_of_a_compacted_segment_is_none():
+    world = World(config=GAPPY)
+    log = world.log()
+    for number in range(37):
+        put(log, (b"key %d" % number if odd(number) else b"the same", b"%06d" % number))
+    put(log, *((b"key %d" % number, b"%06d" % number) for number in range(37, 40)), now_ms=START_MS + 37)
+    compact_all(log, world)
+    data = world.disk.contents(log.segments[0].path())
+    last = data.rindex(b"000037")
+    start = max(at for at in range(SEGMENT_HEADER_BYTES, last) if data[at : at + 8] == (37).to_bytes(8, "big"))
+    world.disk.flip_bit(log.segments[0].path(), start + 7, 1)  # 39 to 41
+    assert log.offset_for_timestamp(START_MS + 37) is None
+    assert max(found(log, 400) - {40}) == 36
+    assert [(hole.offset, hole.next_offset) for hole in log.holes] == [(37, 40)]
+
+
 def test_one_that_contradicts_but_is_damaged_itself_puts_none_in_doubt():
     world, log, starts, offsets = with_gaps()
     hit(world, log, starts, 5, [(7, 1), (80, 0)])  # 11 says 9, and is not true

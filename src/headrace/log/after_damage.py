@@ -43,11 +43,12 @@ def next_batch(
         if found is None:
             return None
         at, header = found
-        offsets = header.base_offset, header.next_offset
-        is_doubtful = has_gaps and last_in_doubt(
-            fetch, end, known_offset, damaged.successor, (at, *offsets), at + header.size
-        )
-        if not damaged.ends_at(at) or (damaged.leads_to(header) and not is_doubtful):
+        doubt = None
+        if has_gaps:
+            first, behind = (at, header.base_offset, header.next_offset), at + header.size
+            known = max(known_offset, header.next_offset)  # it may be the first that is not
+            doubt = last_in_doubt(fetch, end, known, damaged.successor, first, behind)
+        if not damaged.ends_at(at) or (damaged.leads_to(header) and doubt is None):
             return at, header.base_offset
         position, after_offset = at, damaged.successor
 

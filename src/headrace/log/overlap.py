@@ -26,9 +26,11 @@ def last_in_doubt(
     behind: int,
 ) -> int | None:
     """`first`: position, base and next offset of a batch that comes after the offset `before`; the other one is at
-    `behind`, if there is one. None: the first is not to be doubted. Its own position: it is the one that lies.
-    `behind`: nothing tells which of them does, and neither is to be believed."""
+    `behind`, if there is one. All end at `known_offset`. None: the first is not to be doubted. Its own position: it is
+    the one that lies. `behind`: nothing tells which of them does, and neither is to be believed."""
     at, base_offset, next_offset = first
+    if next_offset > known_offset:
+        return at
     second = _header(fetch, behind, end)
     if second is None or second.base_offset >= next_offset:
         return None

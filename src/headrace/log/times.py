@@ -112,12 +112,9 @@ class TimeLookup:
 
     def _is_in_doubt(self, segment: Segment, size: int, fetch: Fetch, at: int, batch: Scanned, expected: int) -> bool:
         """Its offset, which only its neighbours tell where there are gaps."""
-        if not segment.has_gaps:
-            return False
         first = at, batch[2], batch[3]
-        known_offset = segment.next_offset
-        is_too_high = batch[3] > known_offset
-        return is_too_high or last_in_doubt(fetch, size, known_offset, expected, first, at + batch[1]) is not None
+        is_told = segment.has_gaps
+        return is_told and last_in_doubt(fetch, size, segment.next_offset, expected, first, at + batch[1]) is not None
 
     def _batches(
         self, segment: Segment, size: int, fetch: Fetch, timestamp_ms: int
