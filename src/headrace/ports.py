@@ -21,8 +21,8 @@ class Unseen:
     def __len__(self) -> int:
         raise NotImplementedError
 
-    def send(self, socket: int, done: int) -> int:
-        """To a socket which does not wait, from the byte after `done`; says how much it took. BlockingIOError: none."""
+    def pour(self, pipe: int, done: int) -> int:
+        """Into a pipe which does not wait, from the byte after `done`; says how much it took. BlockingIOError: none."""
         raise NotImplementedError
 
     def rest(self, done: int) -> bytes:
@@ -103,9 +103,9 @@ class Files(Protocol):
         where nobody can tell."""
         ...
 
-    def send(self, handle: int, socket: int, size: int, position: int) -> int:
-        """Has the operating system send that to a socket which does not wait; says how much it took. Only of what is
-        resident."""
+    def pour(self, handle: int, pipe: int, size: int, position: int) -> int:
+        """Has the operating system put that into a pipe which does not wait, without a copy; says how much it took.
+        Only of what is resident."""
         ...
 
     def datasync(self, handle: int) -> None: ...

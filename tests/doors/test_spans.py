@@ -53,10 +53,10 @@ class Watched(OsFiles):
     def is_resident(self, handle: int, size: int, position: int) -> bool:
         return not self._waits(handle)
 
-    def send(self, handle: int, socket: int, size: int, position: int) -> int:
+    def pour(self, handle: int, pipe: int, size: int, position: int) -> int:
         if self.refuses:
             raise OSError(self.refuses, os.strerror(self.refuses))
-        count = super().send(handle, socket, size, position)
+        count = super().pour(handle, pipe, size, position)
         self.sent_bytes += count
         return count
 

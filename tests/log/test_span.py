@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -43,17 +43,26 @@ def world(tmp_path: Path) -> World:
     return World(Residents(), str(tmp_path), config=LogConfig(tail_bytes=0))
 
 
-def sent(span: Span) -> bytes:
-    """What arrives of it at the other end of a connection."""
-    out, back = socket.socketpair()
-    out.setblocking(False)
-    with out, back:
+@contextmanager
+def pipe() -> Iterator[tuple[int, int]]:
+    """That does not wait: where it is filled, and where it is emptied."""
+    out, into = os.pipe2(os.O_NONBLOCK)
+    try:
+        yield into, out
+    finally:
+        os.close(into)
+        os.close(out)
+
+
+def poured(span: Span) -> bytes:
+    """What arrives of it at the other end of a pipe."""
+    with pipe() as (into, out):
         done, data = 0, b""
         while done < len(span):
             with suppress(BlockingIOError):
-                done += span.send(out.fileno(), done)
+                done += span.pour(into, done)
             while len(data) < done:
-                data += back.recv(MIB)
+                data += os.read(out, MIB)
     return data
 
 
@@ -69,7 +78,7 @@ def test_what_this_process_wrote_is_sent_from_where_it_is(world: World) -> None:
     span = log.span(0, MIB)
     assert span is not None
     assert (len(span), span.next_offset) == (len(written), 300)
-    assert sent(span) == written
+    assert poured(span) == written
     assert span.rest(0) == written
     assert span.rest(1000) == written[1000:]
 
@@ -86,7 +95,7 @@ def test_spans_one_after_the_other_are_the_log(world: World) -> None:
             data, offset = data + joined(found), found.next_offset
         else:
             assert SPAN_BYTES <= len(span) <= 100 * KIB
-            data, offset, spans = data + sent(span), span.next_offset, spans + 1
+            data, offset, spans = data + poured(span), span.next_offset, spans + 1
     assert data == written
     assert spans >= 5
 
@@ -131,7 +140,7 @@ def test_a_span_whose_file_was_let_go_does_not_open_it_again(world: World) -> No
     assert span is not None
     log.segments[0].dropped = True
     with pytest.raises(OSError, match="let go"):
-        span.send(-1, 0)
+        span.pour(-1, 0)
     with pytest.raises(OSError, match="let go"):
         span.rest(0)
 
@@ -158,11 +167,11 @@ def test_what_an_earlier_process_wrote_is_checked_once_and_then_sent_unseen(worl
     data = read_all(log)
     span = log.span(0, MIB)
     assert span is not None
-    assert sent(span) == data
+    assert poured(span) == data
     more = fill(log, 100, 1000)
     assert log.span(300, MIB) is None, "in the middle of an index entry"
     (span,) = [found for offset in range(300, 340) if (found := log.span(offset, MIB)) is not None][:1]
-    assert b"".join(more).endswith(sent(span))
+    assert b"".join(more).endswith(poured(span))
 
 
 def test_what_the_disk_changed_while_nobody_served_is_found_and_never_sent(world: World) -> None:
@@ -178,7 +187,7 @@ def test_what_the_disk_changed_while_nobody_served_is_found_and_never_sent(world
     log = world.log()
     for offset in range(0, 300, 10):
         span = log.span(offset, MIB)
-        assert span is None or b"?" not in sent(span)
+        assert span is None or b"?" not in poured(span)
     with pytest.raises(Exception, match="damaged"):
         read_all(log)
     assert world.kinds().count("log.damage") == 1
@@ -347,19 +356,18 @@ def test_a_span_of_a_file_that_became_shorter_is_an_error_not_fewer_bytes(world:
     os.truncate(log.segments[0].path(), 1000)
     with pytest.raises(OSError, match="shorter"):
         span.rest(0)
-    out, back = socket.socketpair()
-    with out, back, pytest.raises(OSError, match="shorter"):
-        span.send(out.fileno(), 1000)
+    with pipe() as (into, _), pytest.raises(OSError, match="shorter"):
+        span.pour(into, 1000)
 
 
-def test_a_system_that_does_not_send_is_not_asked_again(tmp_path: Path) -> None:
-    """Linux does not to a file that is open for appending."""
+def test_a_system_that_does_not_pour_is_not_asked_again(tmp_path: Path) -> None:
+    """Linux does not to where there is no pipe."""
     files = OsFiles()
     path = tmp_path / "file"
     path.write_bytes(bytes(MIB))
     handle, out = files.open(str(path)), os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     with pytest.raises(OSError, match="Invalid"):
-        files.send(handle, out, MIB, 0)
+        files.pour(handle, out, MIB, 0)
     assert not files.is_resident(handle, MIB, 0)
     files.close(handle)
     os.close(out)

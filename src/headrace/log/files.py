@@ -22,7 +22,7 @@ _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _KEEP_SIZE = 1
 _CACHESTAT = 451  # on all of these
 _CACHESTAT_MACHINES = frozenset({"x86_64", "aarch64", "riscv64", "ppc64le", "s390x", "armv7l", "loongarch64"})
-_NEVER_SENDS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})  # this file system, or this jail
+_NEVER_POURS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})  # this file system, or this jail
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _WOULD_WAIT = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
 
@@ -106,11 +106,11 @@ class OsFiles:
             self._cached = _cachestat()
         return self._cached(handle, size, position) > (position + size - 1) // _PAGE_BYTES - position // _PAGE_BYTES
 
-    def send(self, handle: int, socket: int, size: int, position: int) -> int:
+    def pour(self, handle: int, pipe: int, size: int, position: int) -> int:
         try:
-            return os.sendfile(socket, handle, position, size)
+            return os.splice(handle, pipe, size, position)
         except OSError as error:
-            if error.errno in _NEVER_SENDS:
+            if error.errno in _NEVER_POURS:
                 self._cached = lambda handle, size, position: 0
             raise
 

@@ -44,8 +44,8 @@ class Span(Unseen):
         """As bytes of ours, for an answer that has to wait."""
         return ReadResult([self.rest(0)], self.size, self.next_offset)
 
-    def send(self, socket: int, done: int) -> int:
-        count = self._services.files.send(self._handle(), socket, self.size - done, self._position + done)
+    def pour(self, pipe: int, done: int) -> int:
+        count = self._services.files.pour(self._handle(), pipe, self.size - done, self._position + done)
         if not count:
             raise self._too_short()
         return count

@@ -184,7 +184,7 @@ class SimulatedDisk:
     def is_resident(self, handle: int, size: int, position: int) -> bool:
         return False  # no operating system could send from here
 
-    def send(self, handle: int, socket: int, size: int, position: int) -> int:
+    def pour(self, handle: int, pipe: int, size: int, position: int) -> int:
         raise OSError(errno.EOPNOTSUPP, "nothing here is resident")
 
     def datasync(self, handle: int) -> None:

@@ -105,8 +105,8 @@ class LifeFiles:
     def is_resident(self, handle: int, size: int, position: int) -> bool:
         return self._do(lambda: self._files.is_resident(handle, size, position))
 
-    def send(self, handle: int, socket: int, size: int, position: int) -> int:
-        return self._do(lambda: self._files.send(handle, socket, size, position))
+    def pour(self, handle: int, pipe: int, size: int, position: int) -> int:
+        return self._do(lambda: self._files.pour(handle, pipe, size, position))
 
     def datasync(self, handle: int) -> None:
         self._do(lambda: self._files.datasync(handle))

@@ -102,8 +102,8 @@ class MachineFiles:
     def is_resident(self, handle: int, size: int, position: int) -> bool:
         return self._disk.is_resident(handle, size, position)
 
-    def send(self, handle: int, socket: int, size: int, position: int) -> int:
-        return self._disk.send(handle, socket, size, position)
+    def pour(self, handle: int, pipe: int, size: int, position: int) -> int:
+        return self._disk.pour(handle, pipe, size, position)
 
     def datasync(self, handle: int) -> None:
         self._do("sync", str(handle), lambda: self._disk.datasync(handle))

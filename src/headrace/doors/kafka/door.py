@@ -18,6 +18,7 @@ from headrace.doors.kafka.limits import SCRATCH_BYTES, KafkaLimits
 from headrace.doors.kafka.memory import RequestMemory
 from headrace.doors.kafka.metrics import KafkaMetrics
 from headrace.doors.kafka.names import from_kafka
+from headrace.doors.kafka.pipe import Pipe
 from headrace.doors.kafka.sessions import Sessions
 from headrace.doors.listening import is_taking_connections, listen, take_connections
 from headrace.doors.places import Places
@@ -52,6 +53,7 @@ class KafkaDoor:
         self.scratch_view = memoryview(self.scratch)
         self.memory = RequestMemory(limits.request_memory_bytes)
         self.unsent = Unsent(limits.unsent_bytes)
+        self.pipe = Pipe()
         self.sessions = Sessions(limits.max_sessions, lambda: chance.randrange(1, 1 << 31))
         self.polls: dict[Fetch, None] = {}
         self._connections: dict[Connection, float] = {}
@@ -89,6 +91,7 @@ class KafkaDoor:
             within_s=DRAIN_S,
             close=lambda connection: connection.close(cause="stopping"),
         )
+        self.pipe.close()
 
     def connections(self) -> list[Connection]:
         return list(self._connections)
