@@ -133,10 +133,10 @@ def machine(results: Results) -> dict[str, str]:
     if results.sync_p50_ms:
         about["disk"] = f"4 KiB append + fdatasync p50 {_spread(results.sync_p50_ms)} ms"
     if results.floors:
-        into, out, unseen = (_spread(results.floors[way]) for way in WAYS)
+        into, out, unseen, piped = (_spread(results.floors[way]) for way in WAYS)
         about["floor"] = (
             f"moving 1 GiB (10 M of 100 B, 1 M of 1 KiB) without any broker costs {into} CPU s in (receive, write), "
-            f"{out} out (read, send) and {unseen} out by sendfile"
+            f"{out} out (read, send), {unseen} out by sendfile and {piped} out through a pipe"
         )
     return about
 

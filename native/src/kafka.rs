@@ -30,13 +30,13 @@ struct Single<'a> {
 }
 
 /// Bytes from a place on; whatever is not there is None.
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
+pub struct Cursor<'a> {
+    pub bytes: &'a [u8],
+    pub at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn take(&mut self, size: usize) -> Option<&'a [u8]> {
+    pub fn take(&mut self, size: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.at..self.at.checked_add(size)?)?;
         self.at += size;
         Some(taken)
@@ -46,16 +46,28 @@ impl<'a> Cursor<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub fn byte(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
 
-    fn int16(&mut self) -> Option<i16> {
+    pub fn int16(&mut self) -> Option<i16> {
         self.fixed().map(i16::from_be_bytes)
     }
 
-    fn int32(&mut self) -> Option<i32> {
+    pub fn int32(&mut self) -> Option<i32> {
         self.fixed().map(i32::from_be_bytes)
+    }
+
+    pub fn int64(&mut self) -> Option<i64> {
+        self.fixed().map(i64::from_be_bytes)
+    }
+
+    /// Who the client says it is, or that it says nothing.
+    pub fn client_id(&mut self) -> Option<&'a [u8]> {
+        match self.int16()? {
+            -1 => Some(b""),
+            size => self.take(usize::try_from(size).ok()?),
+        }
     }
 
     fn uvarint(&mut self) -> Option<usize> {
@@ -73,7 +85,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn is(&mut self, wanted: &[u8]) -> Option<()> {
+    pub fn is(&mut self, wanted: &[u8]) -> Option<()> {
         (self.take(wanted.len())? == wanted).then_some(())
     }
 }
@@ -85,12 +97,7 @@ fn read(bytes: &[u8], at: usize, end: usize) -> Option<Single<'_>> {
         return None;
     }
     let correlation_id = cursor.int32()?;
-    match cursor.int16()? {
-        -1 => {}
-        size => {
-            cursor.take(usize::try_from(size).ok()?)?;
-        }
-    }
+    cursor.client_id()?;
     let flexible = version >= FLEXIBLE;
     cursor.is(if flexible { b"\0\0" } else { b"\xff\xff" })?; // no tags and no transaction; no transaction
     let (acks, timeout_ms) = (cursor.int16()?, cursor.int32()?);

@@ -13,6 +13,7 @@ mod compaction;
 mod errors;
 mod header;
 mod kafka;
+mod kafka_fetch;
 mod msgpack;
 mod partitions;
 mod record;
@@ -28,7 +29,7 @@ mod writer;
 use pyo3::prelude::*;
 
 /// Raised when a kernel's signature or meaning changes; the program uses only the version that it was written for.
-const API_VERSION: u32 = 9;
+const API_VERSION: u32 = 10;
 
 #[pymodule]
 mod headrace_native {
@@ -46,6 +47,8 @@ mod headrace_native {
     use super::compaction::OffsetMap;
     #[pymodule_export]
     use super::kafka::{kafka_single, kafka_single_answer};
+    #[pymodule_export]
+    use super::kafka_fetch::{kafka_single_fetch, kafka_single_fetch_head};
     #[pymodule_export]
     use super::msgpack::{msgpack_commands, msgpack_deliveries, msgpack_records, msgpack_smallest};
     #[pymodule_export]

@@ -24,6 +24,8 @@ PRODUCE_VERSIONS = range(produce.OLDEST, produce.NEWEST + 1)
 FETCH_VERSIONS = range(fetch_single.BY_ID, fetch.NEWEST + 1)
 SINGLE = [twin.single] if native is None else [twin.single, native.kafka_single]
 ANSWER = [twin.single_answer] if native is None else [twin.single_answer, native.kafka_single_answer]
+SINGLE_FETCH = [fetch_single.decode_single, *([] if native is None else [native.kafka_single_fetch])]
+FETCH_HEAD = [fetch_single.single_head, *([] if native is None else [native.kafka_single_fetch_head])]
 
 
 def produce_request(
@@ -121,28 +123,32 @@ def test_its_answer_has_the_same_bytes_as_the_general_one(answer: Any, version: 
 # Fetch
 
 
-def fetch_request(version: int, **changed: Any) -> tuple[FetchRequest, bytes]:
-    """The request, and its body."""
+def fetch_request(version: int, client_id: str | None = "me", **changed: Any) -> tuple[FetchRequest, bytes]:
+    """The request, and its frame without the size."""
     partition = changed.pop("partition", FetchPartition(3, 4, 1 << 40, -1, -1, 1 << 20))
     asked = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 25, isolation_level=1, session_epoch=-1)
     asked = asked._replace(topics=[FetchTopic(None, TOPIC_ID, [partition])])._replace(**changed)
-    raw = fetch_client.encode_request(version, 9, "me", asked)
-    return asked, raw[header.read_header(raw, 4, len(raw)).end :]
+    return asked, bytes(fetch_client.encode_request(version, 9, client_id, asked))[4:]
 
 
+@pytest.mark.parametrize("single", SINGLE_FETCH)
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_a_fetch_of_one_partition_is_read_as_the_general_way_reads_it(version: int) -> None:
-    asked, body = fetch_request(version)
-    found = fetch_single.decode_single(b"before" + body + b"after", 6, 6 + len(body), version)
+@pytest.mark.parametrize("client_id", [None, "", "me", "ü" * 200])
+def test_a_fetch_of_one_partition_is_read_as_the_general_way_reads_it(
+    single: Any, version: int, client_id: str | None
+) -> None:
+    asked, raw = fetch_request(version, client_id)
+    found = single(memoryview(b"before" + raw + b"after"), 6, 6 + len(raw))
     (partition,) = asked.topics[0].partitions
     assert found == (
-        asked.max_wait_ms, asked.min_bytes, asked.max_bytes, asked.isolation_level, TOPIC_ID.bytes, partition.partition,
-        partition.current_leader_epoch, partition.fetch_offset, partition.last_fetched_epoch, partition.max_bytes,
+        9, asked.min_bytes, asked.max_bytes, asked.isolation_level, TOPIC_ID.bytes, partition.partition,
+        partition.current_leader_epoch, partition.fetch_offset, partition.max_bytes,
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("single", SINGLE_FETCH)
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_a_fetch_that_says_more_is_left_to_the_general_way(version: int) -> None:
+def test_a_fetch_that_says_more_is_left_to_the_general_way(single: Any, version: int) -> None:
     one = FetchTopic(None, TOPIC_ID, [FetchPartition(0, -1, 0, -1, -1, 1)])
     changes: list[dict[str, Any]] = [
         {"session_epoch": 0},
@@ -152,23 +158,52 @@ def test_a_fetch_that_says_more_is_left_to_the_general_way(version: int) -> None
         {"topics": ()},
         {"rack_id": "a"},
         {"replica_id": 1},
+        {"partition": FetchPartition(3, 4, 1 << 40, 2, -1, 1 << 20)},  # a follower's last epoch
     ]
     for change in changes:
-        _, body = fetch_request(version, **change)
-        assert fetch_single.decode_single(body, 0, len(body), version) is None
-    _, body = fetch_request(version)
-    for end in range(len(body)):
-        assert fetch_single.decode_single(body, 0, end, version) is None
+        _, raw = fetch_request(version, **change)
+        assert single(raw, 0, len(raw)) is None
+    _, whole = fetch_request(version)
+    for end in range(len(whole)):
+        assert single(whole, 0, end) is None
+    tagged = whole.replace(b"me\0", b"me\1\5\1x")
+    for raw in (b"\1" + whole[1:], b"\0\2" + whole[2:], whole + b"\0", whole.replace(b"me", b"\xff\xff"), tagged):
+        assert single(raw, 0, len(raw)) is None
 
 
+@pytest.mark.parametrize("version", [4, 12, 19, -1])
+@pytest.mark.parametrize("single", SINGLE_FETCH)
+def test_fetches_of_other_versions_are_left_to_the_general_way(single: Any, version: int) -> None:
+    for known in FETCH_VERSIONS:
+        raw = version.to_bytes(2, signed=True).join((b"\0\1", fetch_request(known)[1][4:]))
+        assert single(raw, 0, len(raw)) is None
+
+
+@pytest.mark.skipif(native is None, reason="the native kernels are not built here")
+@settings(max_examples=600)
+@given(st.randoms(use_true_random=False), st.sampled_from(list(FETCH_VERSIONS)))
+def test_damaged_fetches_are_judged_alike(seed: random.Random, version: int) -> None:
+    raw = damaged(fetch_request(version)[1], seed)
+    assert native.kafka_single_fetch(raw, 0, len(raw)) == fetch_single.decode_single(raw, 0, len(raw))
+
+
+@pytest.mark.parametrize("single", SINGLE_FETCH)
+def test_a_fetch_outside_of_the_buffer_is_the_callers_fault(single: Any) -> None:
+    for at, end in ((0, 11), (-1, 5), (5, 4)):
+        with pytest.raises(ValueError, match="is not within the 10 bytes"):
+            single(bytes(10), at, end)
+
+
+@pytest.mark.parametrize("head", FETCH_HEAD)
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.parametrize("isolation", [0, 1])
 @pytest.mark.parametrize("size", [1, 126, 127, 16_382, 16_383, 1 << 20, 3 << 20])
 def test_the_answer_to_a_fetch_has_the_same_bytes_as_the_general_one(
-    version: int, is_committed: bool, size: int
+    head: Any, version: int, isolation: int, size: int
 ) -> None:
+    _, raw = fetch_request(version, isolation_level=isolation)
+    asked = fetch_single.decode_single(raw, 0, len(raw))
     records = b"r" * size
-    parts = fetch_single.encode_single(9, TOPIC_ID.bytes, 3, 70, 60, 50, is_committed, [records], size)
-    fetched = FetchedPartition(3, 0, 70, 60, 50, [records], size, [] if is_committed else None)
+    fetched = FetchedPartition(3, 0, 70, 60, 50, [records], size, [] if isolation else None)
     general = fetch.encode_response(version, 9, 0, 0, 0, [FetchedTopic(None, TOPIC_ID, [fetched])])
-    assert b"".join(parts) == b"".join(general)
+    assert head(asked, 70, 60, 50, size) + records + fetch_single.NO_TAGS == b"".join(general)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-API_VERSION = 9  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
+API_VERSION = 10  # raised when a kernel's signature or meaning changes; a wheel with another one is not used
 
 
 def _why_not() -> str:

@@ -241,13 +241,16 @@ class Connection(asyncio.BufferedProtocol):
             if general is not None:
                 self.staged.append(general)
             return
+        if api_key == FETCH:
+            asked = kernel.single_fetch(buffer, at, end)
+            if asked is not None and (fetched := single_fetch.answer(self, asked)) is not None:
+                answer = self.place(Answer())
+                answer.buffers, answer.ready_bytes = fetched
+                self.ready_bytes += answer.ready_bytes
+                return
         header = read_header(buffer, at, end)
         if header.api_key == FETCH and fetch.API.handles(header.version):
-            answer = single_fetch.answer(self, buffer, end, header)
-            if answer is None:
-                fetch.begin(self, buffer, end, header)
-            else:
-                self.ready_bytes += self.place(answer).ready_bytes
+            fetch.begin(self, buffer, end, header)
         else:
             handling.begin(self, buffer, end, header)
 

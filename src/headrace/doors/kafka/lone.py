@@ -8,12 +8,10 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from headrace.doors.kafka import single, single_fetch
-from headrace.doors.kafka.api import fetch
 from headrace.doors.kafka.ends import send, send_now
 from headrace.wire.kafka import kernel
-from headrace.wire.kafka.errors import MalformedRequest
 from headrace.wire.kafka.frame import MIN_REQUEST_BYTES, SIZE_BYTES
-from headrace.wire.kafka.header import FETCH, PRODUCE, read_header
+from headrace.wire.kafka.header import FETCH, PRODUCE
 
 if TYPE_CHECKING:
     from headrace.doors.kafka.connection import Connection
@@ -32,9 +30,11 @@ def take(connection: Connection, buffer: memoryview, end: int) -> bool:
     if _SIZE.unpack_from(buffer)[0] != size:
         return False
     connection.large = False
+    if buffer[SIZE_BYTES + 1] == FETCH:
+        return _fetch(connection, buffer, end)
     found = kernel.single(buffer, SIZE_BYTES, end)
     if found is None:
-        return buffer[SIZE_BYTES + 1] == FETCH and _fetch(connection, buffer, end)
+        return False
     if connection.timing:
         connection.turn_at = connection.now()
     if found[2] != single.LEADER:
@@ -60,14 +60,9 @@ def take(connection: Connection, buffer: memoryview, end: int) -> bool:
 
 
 def _fetch(connection: Connection, buffer: memoryview, end: int) -> bool:
-    try:
-        header = read_header(buffer, SIZE_BYTES, end)
-    except MalformedRequest:
+    asked = kernel.single_fetch(buffer, SIZE_BYTES, end)
+    found = None if asked is None else single_fetch.answer(connection, asked)
+    if found is None:
         return False
-    if header.api_key != FETCH or not fetch.API.handles(header.version):
-        return False
-    answer = single_fetch.answer(connection, buffer, end, header)
-    if answer is None or answer.buffers is None:
-        return False
-    send(connection, answer.buffers)
+    send(connection, found[0])
     return True

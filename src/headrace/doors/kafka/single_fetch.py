@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.doors.kafka.answers import Answer
-from headrace.doors.kafka.api.fetch import READ_COMMITTED
 from headrace.errors import HeadraceError
 from headrace.log.reader import ReadResult
 from headrace.ports import Piece
-from headrace.wire.kafka.fetch_single import decode_single, encode_single
-from headrace.wire.kafka.header import FETCH, RequestHeader
+from headrace.wire.kafka import kernel
+from headrace.wire.kafka.fetch import READ_COMMITTED
+from headrace.wire.kafka.fetch_single import NO_TAGS, SingleFetch
+from headrace.wire.kafka.header import FETCH
 
 if TYPE_CHECKING:
     from headrace.doors.kafka.connection import Connection
@@ -20,22 +20,18 @@ if TYPE_CHECKING:
 NO_EPOCH = -1
 
 
-def answer(connection: Connection, buffer: memoryview, end: int, header: RequestHeader) -> Answer | None:
-    """None: it is for the general way, and nothing was done but to look."""
-    asked = decode_single(buffer, header.end, end, header.version)
-    if asked is None:
-        return None
-    _, min_bytes, max_bytes, isolation, topic_id, index, leader_epoch, offset, last_epoch, partition_bytes = asked
+def answer(connection: Connection, asked: SingleFetch) -> tuple[list[Piece], int] | None:
+    """With how many bytes of records are in it. None: it is for the general way, and nothing was done but to look."""
+    _, min_bytes, max_bytes, isolation, topic_id, index, leader_epoch, offset, partition_bytes = asked
     door, began = connection.door, connection.now()
     topic = connection.broker.topic_by_id(topic_id)
-    if topic is None or not 0 <= index < len(topic.partitions) or last_epoch != NO_EPOCH:
+    if topic is None or not 0 <= index < len(topic.partitions):
         return None
     partition = topic.partitions[index]
     log = partition.log
     if log is None or leader_epoch not in (NO_EPOCH, partition.leader_epoch):
         return None
-    is_committed = isolation == READ_COMMITTED
-    if is_committed and (log.transactions.ongoing or log.transactions.aborted_count):
+    if isolation == READ_COMMITTED and (log.transactions.ongoing or log.transactions.aborted_count):
         return None
     most = min(max_bytes, partition_bytes, door.unsent.room(door.limits.fetch_max_bytes))
     if most <= 0:
@@ -54,21 +50,9 @@ def answer(connection: Connection, buffer: memoryview, end: int, header: Request
         pieces, size, next_offset = found
     if size < min_bytes:
         return None
-    made = Answer()
-    made.ready_bytes = size
-    made.buffers = encode_single(
-        header.correlation_id,
-        topic_id,
-        index,
-        log.written_offset,
-        log.stable_offset,
-        log.start_offset,
-        is_committed,
-        pieces,
-        size,
-    )
+    head = kernel.single_fetch_head(asked, log.written_offset, log.stable_offset, log.start_offset, size)
     traffic = topic.traffic
     traffic.read_bytes += size
     traffic.read_records += next_offset - offset
     connection.done(FETCH, began)
-    return made
+    return [head, *pieces, NO_TAGS], size

@@ -29,6 +29,7 @@ BY_ID: Final = 13
 REPLICA_STATE: Final = 15
 
 CONSUMER: Final = -1  # the replica id of one that is none
+READ_COMMITTED: Final = 1  # as an isolation level
 NO_HIGH_WATERMARK: Final = (1 << 63) - 1  # a follower that does not tell
 MAX_MAX_BYTES: Final = (1 << 31) - 1
 

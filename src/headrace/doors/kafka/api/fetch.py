@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 API = Api(FETCH, "Fetch", range(wire.OLDEST, wire.NEWEST + 1))
 
 BY_ID_FROM = 13
-READ_COMMITTED = 1
 MAX_WAIT_MS = 60_000  # a longer poll gains a client nothing
 TOLD_BYTES = 64  # about what an answer holds of a partition besides its records
 
@@ -108,7 +107,7 @@ class Fetch:
     ) -> None:
         self.connection, self.header, self.request = connection, header, request
         self.session, self.incremental = session, incremental
-        self._is_committed = request.isolation_level == READ_COMMITTED
+        self._is_committed = request.isolation_level == wire.READ_COMMITTED
         self._asked = asked
         self._answer = connection.place(Answer())
         self._began = connection.now()
