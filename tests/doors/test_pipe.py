@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.doors.kafka import pipe as pipes
-from headrace.doors.kafka.pipe import PIPE_BYTES, Pipe
+from headrace.doors.kafka.pipe import Pipe
 from headrace.ports import Piece, Unseen
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -89,7 +90,9 @@ def takes(pipe: Pipe, near: socket.socket, far: socket.socket, pieces: list[Piec
     expected = whole(pieces)
     count = pipe.send(near.fileno(), pieces)
     assert received(far, count) == expected[:count]
+    until = time.monotonic() + 10
     while count < len(expected):
+        assert time.monotonic() < until
         more = pipe.send(near.fileno(), [expected[count:]])
         assert received(far, more) == expected[count : count + more]
         count += more
@@ -138,12 +141,71 @@ def test_one_that_has_gone_is_told_and_leaves_nothing_in_the_pipe(file: int, pip
 
 def test_what_does_not_read_ends_what_is_sent(file: int, pipe: Pipe) -> None:
     part = Part(file, 0, 3 * MIB)
-    part.fails_at = 2 * MIB + 1
+    part.fails_at = 100 * KIB + 1
     with ends() as (near, far):
         count = pipe.send(near.fileno(), [b"head", part])
-        assert count <= 4 + part.fails_at
+        assert count == 4 + part.fails_at, "as far as it read"
         assert received(far, count) == whole([b"head", part])[:count]
         takes(pipe, near, far, [Part(file, MIB, 100 * KIB)])
+
+
+class Still(Part):
+    """Of a file that has ended, and does not say so."""
+
+    def pour(self, pipe: int, done: int) -> int:
+        return 0 if done else super().pour(pipe, done)
+
+
+def test_nothing_is_waited_for_that_does_not_come(file: int, pipe: Pipe) -> None:
+    with ends() as (near, far):
+        for pieces in ([Still(file, 0, 2 * MIB)], [b"head", Still(file, 4 * MIB, KIB)]):
+            assert pipe.send(near.fileno(), pieces) < len(pieces[-1])
+            far.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                while far.recv(MIB):
+                    pass
+            far.settimeout(10)
+        takes(pipe, near, far, [Part(file, 5, 100 * KIB)])
+
+
+def test_a_pipe_that_moves_nothing_is_given_up(file: int, pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ends() as (near, far):
+        with monkeypatch.context() as patch:
+            patch.setattr(pipes.os, "splice", lambda *_, **__: 0)
+            assert pipe.send(near.fileno(), [b"head"]) == 0
+        takes(pipe, near, far, [b"another", Part(file, 5, 100 * KIB)])
+
+
+def test_what_breaks_in_upon_it_leaves_nothing_for_the_next(file: int, pipe: Pipe) -> None:
+    class Interrupted(Part):
+        def pour(self, pipe: int, done: int) -> int:
+            super().pour(pipe, done)
+            raise KeyboardInterrupt  # before it is known how much is in the pipe
+
+    with ends() as (near, far):
+        with pytest.raises(KeyboardInterrupt):
+            pipe.send(near.fileno(), [Interrupted(file, 0, KIB)])
+        takes(pipe, near, far, [b"another", Part(file, 5, 100 * KIB)])
+
+
+def test_all_of_it_goes_unseen_when_there_is_room(file: int, pipe: Pipe) -> None:
+    pieces: list[Piece] = [b"head", Part(file, 100, 200 * KIB), b"end"]
+    with ends() as (near, far):
+        assert pipe.send(near.fileno(), pieces) == 200 * KIB + 7
+        assert received(far, 200 * KIB + 7) == whole(pieces)
+
+
+def test_where_there_are_no_more_handles_nothing_is_sent(
+    file: int, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with ends() as (near, far):
+        with monkeypatch.context() as patch:
+            patch.setattr(pipes.os, "pipe2", refuses)
+            assert pipe.send(near.fileno(), [b"head", Part(file, 0, MIB)]) == 0
+        takes(pipe, near, far, [b"head", Part(file, 0, MIB)])
 
 
 def test_what_is_no_socket_gets_nothing(file: int, pipe: Pipe, tmp_path: Path) -> None:
@@ -158,14 +220,33 @@ def test_what_is_no_socket_gets_nothing(file: int, pipe: Pipe, tmp_path: Path) -
 
 def test_a_small_pipe_is_filled_more_often(file: int, pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its user may have no larger one."""
+    monkeypatch.setattr(pipes, "PIPE_BYTES", 64 * KIB)
+    with ends() as (near, far):
+        takes(pipe, near, far, [b"head", Part(file, 3, MIB), b"x" * 100_000, Part(file, 0, 2 * MIB), b"end"])
 
-    def refuses(handle: int, command: int, argument: int) -> None:
-        assert (command, argument) == (fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        raise PermissionError(errno.EPERM, "enough")
+
+def test_one_that_is_smaller_still_is_not_used(file: int, pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who has many gets pipes of two pages."""
+    handles = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(pipes, "PIPE_BYTES", 8 * KIB)
+    with ends() as (near, _):
+        assert pipe.send(near.fileno(), [b"head", Part(file, 3, MIB)]) == 0
+    assert len(os.listdir("/proc/self/fd")) == handles
+
+
+def test_a_pipe_that_may_not_be_enlarged_is_used_as_it_is(
+    file: int, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fcntl.fcntl
+
+    def refuses(handle: int, command: int, argument: int = 0) -> int:
+        if command == fcntl.F_SETPIPE_SZ:
+            raise PermissionError(errno.EPERM, "enough")
+        return real(handle, command, argument)
 
     monkeypatch.setattr(pipes.fcntl, "fcntl", refuses)
     with ends() as (near, far):
-        takes(pipe, near, far, [b"head", Part(file, 3, MIB), b"x" * 100_000, Part(file, 0, 2 * MIB), b"end"])
+        takes(pipe, near, far, [b"head", Part(file, 3, MIB), b"x" * 100_000, b"end"])
 
 
 def test_it_holds_two_handles_until_it_is_closed(file: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.broker import NewTopic
+from headrace.broker.partition import Partition
 from headrace.log.files import OsFiles
 from headrace.ports import Buffer
-from headrace.records.codec import encode
+from headrace.records.codec import BatchOptions, Producer, encode
 from headrace.records.header import CONTROL
 from headrace.records.record import Record
 from headrace.wire.kafka import fetch, fetch_client, header, produce_client
@@ -162,6 +164,12 @@ async def fetched(asker: Asker, version: int, partitions: list[int], offset: int
     return one
 
 
+def partition_of(asker: Asker) -> Partition:
+    topic = asker.node.broker.topic("t")
+    assert topic is not None
+    return topic.partitions[0]
+
+
 def whole(one: FetchedPartition) -> tuple[object, ...]:
     return (*one._replace(pieces=()), b"".join(one.pieces or ()))
 
@@ -203,3 +211,40 @@ async def test_a_version_that_there_is_not_ends_the_connection(
     question = bytearray(fetch_client.encode_request(fetch.NEWEST, 5, "x", request))
     question[6:8] = version.to_bytes(2)
     assert await asker.answer(bytes(question)) == b""
+
+
+async def test_nothing_is_read_behind_what_is_stable(asker: Asker) -> None:
+    """Not either when a transaction has its marker, and it is not written yet: a full disk may still refuse it."""
+    partition, now_ms = partition_of(asker), int(time.time() * 1000)
+    options = BatchOptions(producer=Producer(7, 0, 0), is_transactional=True)
+    partition.append_own(encode([record(b"in a transaction")], options), now_ms)
+    asker.node.broker.flush()
+    log = partition.serving_log()
+    stable = log.stable_offset
+    assert stable < log.written_offset
+    partition.append_marker(7, 0, 0, commit=True, now_ms=now_ms)
+    assert not log.transactions.ongoing
+    isolated = {"isolation_level": fetch.READ_COMMITTED}
+    for partitions in (ALONE, IN_COMPANY):
+        found = await fetched(asker, fetch.NEWEST, partitions, 0, **isolated)
+        assert b"in a transaction" not in whole(found)[-1]
+    asker.node.broker.flush()
+    assert b"in a transaction" in whole(await fetched(asker, fetch.NEWEST, ALONE, 0, **isolated))[-1]
+
+
+@pytest.mark.parametrize("partitions", [ALONE, IN_COMPANY])
+async def test_a_limit_below_the_least_that_is_wanted_is_answered_at_once(asker: Asker, partitions: list[int]) -> None:
+    for _ in range(5):
+        await asker.produce("t", 0, [record(b"x" * 500)])
+    options = {"min_bytes": 1 << 20, "partition_bytes": 600, "max_wait_ms": 60_000}
+    found = await asyncio.wait_for(fetched(asker, fetch.NEWEST, partitions, 1, **options), 10)
+    assert 0 < found.size < 1200
+
+
+async def test_less_than_what_is_wanted_is_waited_for(asker: Asker) -> None:
+    asking = asyncio.ensure_future(fetched(asker, fetch.NEWEST, ALONE, 0, min_bytes=300, max_wait_ms=60_000))
+    await asyncio.sleep(0.1)
+    assert not asking.done()
+    partition_of(asker).append_own(encode([record(b"x" * 300)]), int(time.time() * 1000))
+    asker.node.broker.flush()
+    assert (await asyncio.wait_for(asking, 10)).size > 300

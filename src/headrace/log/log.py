@@ -128,7 +128,6 @@ class Log(Appending):
                 segment.doubt()
             else:
                 doubt_around(segment, *self._stretch(segment.index, segment, wish))
-            services.metrics.disk_reads += 1
             return read or self._file_read(segment, wish)
         services.metrics.file_reads += 1
         return found
@@ -174,6 +173,7 @@ class Log(Appending):
             interval_bytes,
             self._following,
             services.patience,
+            services.metrics,
         )
 
     def judge(self, segment: Segment, offset: int) -> None:

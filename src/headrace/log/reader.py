@@ -22,15 +22,17 @@ from typing import NamedTuple
 from headrace.errors import DamagedRange, HeadraceError, OffsetOutOfRange, StorageFailed
 from headrace.log.after_damage import next_batch
 from headrace.log.damage import Hole, Holes
-from headrace.log.format import INDEX, SEGMENT_HEADER_BYTES
-from headrace.log.index import NO_TIMESTAMP, Index, decode_index
+from headrace.log.format import SEGMENT_HEADER_BYTES
+from headrace.log.index import Index
+from headrace.log.indexing import build_index, load_index
+from headrace.log.metrics import LogMetrics
 from headrace.log.overlap import ReadBytes, last_in_doubt
 from headrace.log.patient import Patience, PatientReader
 from headrace.log.segment import Segment
 from headrace.log.span import SPAN_BYTES
 from headrace.log.tail import ReadResult
 from headrace.log.walk import Fetch, Walk
-from headrace.log.writing import explain, read_whole
+from headrace.log.writing import explain
 from headrace.ports import Buffer, Files
 from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.records.kernel import cut, pick, scan
@@ -40,7 +42,7 @@ NOT_A_HEADER = "a batch's header is not one"
 OUT_OF_ORDER = "an offset is out of order"
 UNREADABLE = "the disk does not read it"
 
-__all__ = ["FileRead", "ReadResult", "Wish", "load_index", "read_plain", "saved_index"]
+__all__ = ["FileRead", "ReadResult", "Wish", "read_plain"]
 
 
 class Wish(NamedTuple):
@@ -84,6 +86,7 @@ class FileRead:
         "_following",
         "_holes",
         "_interval_bytes",
+        "_metrics",
         "_on_damage",
         "_patience",
         "_segment",
@@ -100,9 +103,10 @@ class FileRead:
         interval_bytes: int,
         following: Callable[[int], Segment | None] = lambda _: None,
         patience: Patience | None = None,
+        metrics: LogMetrics | None = None,
     ) -> None:
         """`following`: the segment to go on to where there are gaps, by the offset from which on."""
-        self._following, self._patience = following, patience
+        self._following, self._patience, self._metrics = following, patience, metrics
         self._files, self._wish = files, wish
         self._holes, self._on_damage, self._interval_bytes = holes, on_damage, interval_bytes
         self._go_to(segment)
@@ -133,6 +137,8 @@ class FileRead:
 
     def run(self) -> ReadResult:
         """Off the loop: waits for the disk. Raises what `Log.read` raises."""
+        if self._metrics is not None:
+            self._metrics.disk_reads += 1  # here, for who looks only whether it has to wait reads nothing
         while True:
             segment = self._segment
             try:
@@ -357,41 +363,3 @@ def read_plain(
     begin, end, next_offset = found
     segment.saw(position + begin, position + end)
     return ReadResult([memoryview(data)[begin:end]], end - begin, next_offset)
-
-
-def load_index(files: Files, segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: int) -> Index:
-    """From its file, else from the segment itself."""
-    return saved_index(files, segment) or build_index(segment, fetch, holes, interval_bytes)
-
-
-def saved_index(files: Files, segment: Segment) -> Index | None:
-    path = segment.path(INDEX)
-    try:
-        index = decode_index(read_whole(files, path), segment.base, segment.size, path)
-    except OSError:
-        return None
-    return index.before(segment.size) if index is not None else None
-
-
-def build_index(segment: Segment, fetch: Fetch, holes: Holes, interval_bytes: int) -> Index:
-    """By a walk over the headers; past holes that are known, up to one that is not."""
-    index, indexed_at, max_timestamp = Index(), SEGMENT_HEADER_BYTES, NO_TIMESTAMP
-    position, expected = SEGMENT_HEADER_BYTES, segment.base
-    while True:
-        hole = holes.at(expected)
-        if hole is not None and hole.segment == segment.base:
-            position, expected = hole.end_position, hole.next_offset
-        walk = Walk(fetch, position, segment.size, expected, check_crc=False, has_gaps=segment.has_gaps)
-        due: tuple[int, int, int] | None = None  # once the next one goes on from it: else it may be what lies
-        for at, batch in walk.batches():
-            if due is not None:
-                index.add(*due)
-                due = None
-            if at - indexed_at >= interval_bytes:
-                due, indexed_at = (batch[2] - segment.base, at, max_timestamp), at
-            max_timestamp = max(max_timestamp, batch[4])
-        if due is not None and walk.why is None:
-            index.add(*due)
-        if walk.position == position:
-            return index
-        position, expected = walk.position, walk.expected

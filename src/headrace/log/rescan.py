@@ -22,10 +22,11 @@ from headrace.log.format import (
     segments_of,
 )
 from headrace.log.index import Index
+from headrace.log.indexing import saved_index
 from headrace.log.mending import cut_file
 from headrace.log.overlap import last_in_doubt
 from headrace.log.patient import PatientReader
-from headrace.log.reader import UNREADABLE, saved_index
+from headrace.log.reader import UNREADABLE
 from headrace.log.recovered import Origin, Recovered
 from headrace.log.revisions import choose, read_segment_header
 from headrace.log.segment import Segment

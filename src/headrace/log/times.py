@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from headrace.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
 from headrace.log.format import SEGMENT_HEADER_BYTES
 from headrace.log.index import NO_TIMESTAMP
+from headrace.log.indexing import load_index
 from headrace.log.overlap import last_in_doubt
 from headrace.log.patient import PatientReader
-from headrace.log.reader import OUT_OF_ORDER, load_index
+from headrace.log.reader import OUT_OF_ORDER
 from headrace.log.segment import Segment
 from headrace.log.walk import Fetch, Scanned, Walk
 from headrace.log.writing import explain

@@ -24,8 +24,8 @@ from headrace.log.config import Done
 from headrace.log.damage import Holes, cut_holes
 from headrace.log.epochs import LeaderEpochs
 from headrace.log.format import LOG, SEGMENT_HEADER_BYTES, SIDE_FILES
+from headrace.log.indexing import load_index
 from headrace.log.mending import cut_file
-from headrace.log.reader import load_index
 from headrace.log.reading_back import transactions_at
 from headrace.log.recovered import segment_state
 from headrace.log.segment import Segment

@@ -84,14 +84,16 @@ class KafkaDoor:
             self._sweep.cancel()
         for poll in list(self.polls):
             poll.hurry()
-        await end_all(
-            self._connections,
-            self._tasks,
-            is_drained=lambda: not any(map(_is_under_way, self._connections)),
-            within_s=DRAIN_S,
-            close=lambda connection: connection.close(cause="stopping"),
-        )
-        self.pipe.close()
+        try:
+            await end_all(
+                self._connections,
+                self._tasks,
+                is_drained=lambda: not any(map(_is_under_way, self._connections)),
+                within_s=DRAIN_S,
+                close=lambda connection: connection.close(cause="stopping"),
+            )
+        finally:
+            self.pipe.close()
 
     def connections(self) -> list[Connection]:
         return list(self._connections)

@@ -8,10 +8,11 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from headrace.doors.kafka import single, single_fetch
+from headrace.doors.kafka.api import fetch
 from headrace.doors.kafka.ends import send, send_now
 from headrace.wire.kafka import kernel
 from headrace.wire.kafka.frame import MIN_REQUEST_BYTES, SIZE_BYTES
-from headrace.wire.kafka.header import FETCH, PRODUCE
+from headrace.wire.kafka.header import FETCH, PRODUCE, read_header
 
 if TYPE_CHECKING:
     from headrace.doors.kafka.connection import Connection
@@ -61,8 +62,12 @@ def take(connection: Connection, buffer: memoryview, end: int) -> bool:
 
 def _fetch(connection: Connection, buffer: memoryview, end: int) -> bool:
     asked = kernel.single_fetch(buffer, SIZE_BYTES, end)
-    found = None if asked is None else single_fetch.answer(connection, asked)
-    if found is None:
+    if asked is None:
         return False
-    send(connection, found[0])
+    found = single_fetch.answer(connection, asked)
+    if found is not None:
+        send(connection, found[0])
+    else:
+        fetch.begin(connection, buffer, end, read_header(buffer, SIZE_BYTES, end))
+        connection.end_turn()
     return True

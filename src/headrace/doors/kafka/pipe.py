@@ -8,6 +8,7 @@ the processor's time (docs/decisions/0014). All connections share it: whoever se
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from typing import Final
 from headrace.ports import Piece, Unseen
 
 PIPE_BYTES: Final = 1 << 20  # as much as Linux gives to everybody
+LEAST_BYTES: Final = 64 << 10  # who has many pipes already gets smaller ones: with those, to copy is cheaper
 IS_THERE: Final = hasattr(os, "splice")  # Linux
 _MORE: Final = getattr(os, "SPLICE_F_MORE", 0)
 _CLOSED: Final = -1
@@ -30,19 +32,20 @@ class Pipe:
     def send(self, socket: int, pieces: Sequence[Piece]) -> int:
         """To a socket that does not wait; says how many bytes it took. Not all: it is full, or what comes next cannot
         be sent so. ConnectionError: who was at its other end is gone."""
-        self._sent = 0
+        self._sent, is_empty = 0, False
         try:
             if self._into == _CLOSED:
                 self._open()
             for piece in pieces:
                 self._fill(piece, socket)
             self._empty(socket, 0)
+            is_empty = True
         except ConnectionError:
             raise
         except OSError:
             pass
         finally:
-            if self._waiting:
+            if not is_empty:  # not even by its own account: whatever came in between, nobody gets another's bytes
                 self.close()
         return self._sent
 
@@ -57,8 +60,10 @@ class Pipe:
 
     def _open(self) -> None:
         self._out, self._into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        with suppress(OSError):  # this user has enough of them: a small one goes as well, only dearer
+        with suppress(OSError):  # this user may have no larger one
             fcntl.fcntl(self._into, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        if fcntl.fcntl(self._into, fcntl.F_GETPIPE_SZ) < LEAST_BYTES:
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
 
     def _fill(self, piece: Piece, socket: int) -> None:
         done, size = 0, len(piece)
@@ -72,6 +77,8 @@ class Pipe:
                 if not self._waiting:
                     raise
                 count = 0
+            else:
+                _check(count, size)
             done += count
             self._waiting += count
             if done == size:
@@ -81,5 +88,12 @@ class Pipe:
     def _empty(self, socket: int, flags: int) -> None:
         while self._waiting:
             count = os.splice(self._out, socket, self._waiting, flags=flags)
+            _check(count, self._waiting)
             self._waiting -= count
             self._sent += count
+
+
+def _check(count: int, size: int) -> None:
+    """To go on after nothing would be to go on for ever."""
+    if not count and size:
+        raise OSError(errno.EIO, "the kernel moved nothing, and did not say why")

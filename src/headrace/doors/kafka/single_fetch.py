@@ -31,7 +31,7 @@ def answer(connection: Connection, asked: SingleFetch) -> tuple[list[Piece], int
     log = partition.log
     if log is None or leader_epoch not in (NO_EPOCH, partition.leader_epoch):
         return None
-    if isolation == READ_COMMITTED and (log.transactions.ongoing or log.transactions.aborted_count):
+    if isolation == READ_COMMITTED and (log.stable_offset < log.written_offset or log.transactions.aborted_count):
         return None
     most = min(max_bytes, partition_bytes, door.unsent.room(door.limits.fetch_max_bytes))
     if most <= 0:
@@ -48,7 +48,7 @@ def answer(connection: Connection, asked: SingleFetch) -> tuple[list[Piece], int
         if not isinstance(found, ReadResult) or not found.size:
             return None
         pieces, size, next_offset = found
-    if size < min_bytes:
+    if size < min_bytes and next_offset >= log.written_offset:
         return None
     head = kernel.single_fetch_head(asked, log.written_offset, log.stable_offset, log.start_offset, size)
     traffic = topic.traffic
