@@ -253,6 +253,19 @@ async def test_answers_that_stand_behind_others_come_in_their_order(asker: Asker
         assert records_of(found[0])
 
 
+@pytest.mark.parametrize("partitions", [ALONE, IN_COMPANY])
+async def test_a_read_that_waits_for_the_disk_is_counted_once(
+    asker: Asker, files: Watched, partitions: list[int]
+) -> None:
+    stored = fill(asker)
+    files.waits_for = {log_of(asker).folder}
+    metrics = asker.node.broker.store.services.metrics
+    for count in (1, 2):
+        found = decoded(await asker.answer(question(asker, partitions, 0)))
+        assert stored.startswith(records_of(found[0]))
+        assert metrics.disk_reads == count
+
+
 async def test_a_span_beside_a_partition_that_waits_for_the_disk_is_kept_for_it(asker: Asker, files: Watched) -> None:
     stored = fill(asker)
     files.waits_for = {log_of(asker, 1).folder}
