@@ -10,7 +10,7 @@ import pytest
 
 from headrace.cluster import controller, records
 from headrace.cluster.controller import Limits, NewTopic
-from headrace.cluster.image import Image
+from headrace.cluster.image import GONE_TOPICS, Image
 from headrace.errors import (
     FormatTooNew,
     InvalidPartitions,
@@ -210,8 +210,17 @@ def test_records_survive_their_encoding_and_an_unknown_kind_is_refused() -> None
 
 def test_an_image_that_was_saved_before_nodes_had_settings_still_loads() -> None:
     saved = msgspec.msgpack.decode(image().save())
-    del saved["node_configs"]
+    del saved["node_configs"], saved["gone"]
     assert Image.load(msgspec.msgpack.encode(saved)).node_configs == {}
+
+
+def test_an_image_remembers_the_topics_that_were_deleted_last() -> None:
+    one = image()
+    ids = [number.to_bytes(16) for number in range(GONE_TOPICS + 5)]
+    for topic_id in ids:
+        one.apply(records.TopicCreated(topic_id, "t", [[0]], {}, 4))
+        one.apply(records.TopicDeleted(topic_id))
+    assert list(Image.load(one.save()).gone) == list(one.gone) == ids[5:]
 
 
 def test_the_page_on_the_format_names_every_kind_of_record_and_every_field_of_an_image() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from headrace.broker import alteration
+from headrace.broker import alteration, strays
 from headrace.broker.alteration import Alteration
 from headrace.broker.cold import ColdLogs
 from headrace.broker.configuration import Configuration
@@ -90,7 +90,7 @@ class Broker(Turns):
         self.configuration = Configuration(node_id, settings, quorum.image)
         for image in quorum.image.topics.values():
             self.remember(Topic(self, image))
-        store.remove_unknown(f"{store.root}/topics", {topic.folder for topic in self._names.values()})
+        strays.settle(store, quorum, on_event)
         quorum.on_apply = self._applied
         self._cold = ColdLogs(self)
         self.transactions = TransactionCoordinator(self)

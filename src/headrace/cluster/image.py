@@ -7,6 +7,7 @@ can tell.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import assert_never
 
 import msgspec
@@ -23,6 +24,8 @@ from headrace.cluster.records import (
     TopicCreated,
     TopicDeleted,
 )
+
+GONE_TOPICS = 1000  # remembered; a node that starts again has missed no more of them, or leaves their folders to people
 
 
 class PartitionImage(msgspec.Struct, array_like=True):
@@ -57,6 +60,7 @@ class _Saved(msgspec.Struct):
     next_producer_id: int
     version: int
     node_configs: dict[int, dict[str, str]] = {}
+    gone: list[bytes] = []
 
 
 class Image:
@@ -69,6 +73,7 @@ class Image:
         self.partition_count = 0
         self.node_configs: dict[int, dict[str, str]] = {}  # by node; ALL_NODES for those without their own
         self.next_producer_id = 0
+        self.gone: deque[bytes] = deque(maxlen=GONE_TOPICS)  # the topics deleted last: what is left of them may go
         self.version = 0
 
     def apply(self, record: MetadataRecord) -> None:
@@ -85,6 +90,7 @@ class Image:
                 topic = self.topics.pop(topic_id)
                 del self.names[topic.name]
                 self.partition_count -= len(topic.partitions)
+                self.gone.append(topic_id)
             case PartitionsAdded(topic_id, assignments):
                 self.topics[topic_id].partitions.extend(_new(r) for r in assignments)
                 self.partition_count += len(assignments)
@@ -109,6 +115,7 @@ class Image:
                 self.next_producer_id,
                 self.version,
                 self.node_configs,
+                list(self.gone),
             )
         )
 
@@ -119,6 +126,7 @@ class Image:
         image.cluster_id, image.metadata_version = saved.cluster_id, saved.metadata_version
         image.nodes, image.next_producer_id = saved.nodes, saved.next_producer_id
         image.node_configs = saved.node_configs
+        image.gone.extend(saved.gone)
         for topic in saved.topics:
             image._add(topic)
         image.version = saved.version

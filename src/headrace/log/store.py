@@ -151,22 +151,15 @@ class LogStore:
 
         services.background.run(lambda: deletion.log_ids(files, folder), go)
 
-    def remove_unknown(self, parent_folder: str, known: set[str]) -> None:
-        """At the start, before anything new can be made: what is below the folder and not named in `known` is left
-        from a deletion that was cut short. It is listed now, and goes in the background."""
-        files = self.services.files
-        try:
-            names = files.list(parent_folder) if files.exists(parent_folder) else []
-        except OSError as error:
-            self.on_event("log.not-deleted", {"folder": parent_folder, "why": str(error)})
-            return
-        for name in names:
-            folder = f"{parent_folder}/{name}"
-            if name in known or name.endswith(DELETED) or self.services.logs_within(folder):
-                continue
-            with contextlib.suppress(OSError):  # not a folder, so not ours
-                files.list(folder)
-                self.delete_folder(folder)
+    def strange_folders(self, parent_folder: str, known: set[str]) -> list[str]:
+        """The names of those below the folder that are not `known`, and not on their way out."""
+        files, found = self.services.files, list[str]()
+        for name in files.list(parent_folder) if files.exists(parent_folder) else ():
+            if name not in known and not name.endswith(DELETED):
+                with contextlib.suppress(OSError):  # not a folder, so not ours
+                    files.list(f"{parent_folder}/{name}")
+                    found.append(name)
+        return found
 
     def tick(self) -> None:
         """Once a second: logs that could not be synced for want of file handles try again, snapshots that are due are

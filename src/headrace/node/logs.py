@@ -70,6 +70,7 @@ LEVEL_OF = {
     "topic.memory-created": "debug",
     "topic.memory-dropped": "debug",
     "topic.not-created": "warning",
+    "topic.stray": "warning",
     "topic.trimmed": "info",
     "topic.unreadable": "warning",
     "transaction.ledger-forgotten": "info",
