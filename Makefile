@@ -87,10 +87,10 @@ clean: ## Remove .venv and everything built
 
 # $(1): flags of tools/setup.py
 define made
-	@for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
-	if [ -z "$$found" ]; then echo "Headrace needs Python 3.11 or newer with venv; none was found (name one: make PYTHON=/path/to/python3 ...)"; exit 1; fi; \
+	if [ -z "$$found" ]; then echo "Headrace needs Python 3.11 or newer with venv; $(if $(PYTHON),$(PYTHON) is none,none was found) (name one: make PYTHON=/path/to/python3 ...)"; exit 1; fi; \
 	"$$found" tools/setup.py $(1)
 	@touch $@
 endef

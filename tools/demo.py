@@ -7,6 +7,7 @@ Everything lives in a temporary folder and on free ports, and is gone at the end
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -84,7 +85,7 @@ def by_hand(broker: ServedBroker, folder: str) -> None:
     say("and by hand:")
     for line in (
         "topic describe payments",
-        "tail payments -n 3 --no-follow -f %o:%s\\n",
+        r"tail payments -n 3 --no-follow -f '%o:%s\n'",
         "topic create readings --partitions 3",
         "produce readings cold warm --key kitchen --header unit=C",
         "consume readings -o jsonl",
@@ -93,7 +94,7 @@ def by_hand(broker: ServedBroker, folder: str) -> None:
         "backup create before-lunch --data data",
     ):
         print(f"\n  $ headrace {line}", flush=True)
-        command = [sys.executable, "-m", "headrace", *line.split()]
+        command = [sys.executable, "-m", "headrace", *shlex.split(line)]
         variables = os.environ | {"HEADRACE_SERVER": broker.address}
         done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
         for shown in (done.stdout + done.stderr).splitlines():
@@ -174,4 +175,7 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)  # all that it made is gone by now

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -146,7 +147,7 @@ class Commands:
             raise SystemExit(process.returncode)
 
     def _started(self, words: Sequence[str]) -> subprocess.Popen[str]:
-        print(f"\n  $ headrace {' '.join(words)} -s {self.address}", flush=True)
+        print(f"\n  $ headrace {shlex.join(words)} -s {self.address}", flush=True)
         return subprocess.Popen(
             [sys.executable, "-m", "headrace", *words, "-s", self.address],
             cwd=self.folder,

@@ -169,7 +169,10 @@ def digest(paths: Iterable[Path]) -> str:
 
 def pip(*arguments: str) -> None:
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-    run([str(PYTHON), "-m", "pip", *arguments, *quiet], "pip could not finish (its own words are above)")
+    run(
+        [str(PYTHON), "-m", "pip", *arguments, *quiet],
+        "pip could not finish (its own words are above); is the network there?",
+    )
 
 
 def run(command: list[str], advice: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from headrace.cli import exits
 from headrace.testing.served import ServedBroker
@@ -53,6 +56,49 @@ def test_a_server_that_dies_in_mid_stream_fails_the_rest_and_counts_what_arrived
         assert b"Traceback" not in err
         broker.start()
         assert Run(broker.address)("consume", "cut").out == "one\n"
+
+
+def test_ctrl_c_at_a_producer_says_what_arrived_and_no_more(cli: Run) -> None:
+    process = cli.start("produce", "typed", "-v")
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(b"one\n")
+    process.stdin.flush()
+    assert process.stdout.readline().startswith(b"typed partition 0 offset 0")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == exits.INTERRUPTED
+    assert b"1 record acknowledged, then interrupted.\n" in err
+    assert b"and then:" not in err
+
+
+INTERRUPTED_AT = """
+import sys
+
+class Interruption:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+from headrace.cli.main import main
+sys.meta_path.insert(0, Interruption())
+sys.exit(main({arguments!r}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [
+        (["serve"], "headrace.cli.serve"),
+        (["serve"], "headrace.node.node"),
+        (["topic", "list"], "headrace.cli.app"),
+        (["topic", "list"], "headrace.cli.topic"),
+        (["help"], "headrace.cli.app"),
+    ],
+)
+def test_ctrl_c_amid_an_import_ends_quietly(tmp_path: Path, arguments: list[str], module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_AT.format(arguments=arguments, module=module)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (exits.INTERRUPTED, "", "")
 
 
 def test_a_full_disk_under_the_output_is_named(cli: Run) -> None:

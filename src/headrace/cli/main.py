@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 
+INTERRUPTED = 130  # as `exits` has it, which is not imported for that
 COMPLETION_VARIABLE = "_HEADRACE_COMPLETE"  # set by a shell that asks what could come next; the words come beside it
 GLOBAL_OPTIONS = ("-s", "-o", "-v", "-q", "-h")
 LONG_GLOBAL_OPTIONS = {
@@ -19,7 +20,13 @@ OTHER_CLIENTS = ("--host", "--port", "--broker", "--peers", "--client-id")  # ho
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:  # amid an import, where nobody else looks for it
+        return INTERRUPTED
+
+
+def _run(given: list[str]) -> int:
     if given[:1] == ["help"]:  # `headrace help topic create`
         given = [*given[1:], "--help"]
     if given in (["--version"], ["version"]):

@@ -139,10 +139,11 @@ def _send(
         sent.count()
         if sent.failure is not None:
             raise sent.failure
-    except BaseException:
+    except BaseException as error:
         sent.count()  # closing the producer waited for those that were under way
         if sent.records:
-            note(f"{counted(sent.records, 'record')} acknowledged, and then:")
+            why = "then interrupted." if isinstance(error, KeyboardInterrupt) else "and then:"
+            note(f"{counted(sent.records, 'record')} acknowledged, {why}")
         raise
     sent.finish()
 
