@@ -82,6 +82,8 @@ def found(log: Log, max_bytes: int, damaged: int | None = None) -> set[int]:
 @example([(3000, 5)] * 12, {9: [(6, 1)]}, False, 400).via("a higher offset, met by a read in small windows")
 @example([(100, 5)] * 12, {3: [(26, 1)]}, False, 400).via("a count that a read for a later offset passes over")
 @example([(20, 1)] * 12, {2: [(70, 0)], 8: [(7, 0)]}, False, 100_000).via("a higher offset, behind a hole")
+@example([(20, 5)] * 12, {4: [(70, 0)], 5: [(7, 0)]}, False, 400).via("a lower offset, right behind a damaged batch")
+@example([(20, 5)] * 12, {4: [(17, 0)], 5: [(7, 0)]}, True, 400).via("a lower offset, right behind a damaged batch")
 def test_one_or_two_batches_are_damaged_and_no_other_is_lost(shapes, hits, is_recovered, max_bytes):
     world, starts, offsets = written(shapes)
     log = world.store.services.logs[world.folder()]
@@ -265,6 +267,40 @@ def test_one_that_contradicts_but_is_damaged_itself_puts_none_in_doubt():
     world, log, starts, offsets = with_gaps()
     hit(world, log, starts, 5, [(7, 1), (80, 0)])  # 11 says 9, and is not true
     assert found(log, 400) >= set(offsets) - {11}
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+@pytest.mark.parametrize("place", [0, 1, 5, 9, 16])
+def test_what_a_lying_offset_skips_is_missed_though_the_batch_that_would_tell_is_damaged(place, is_recovered):
+    for bit in range(8):
+        for at in (80, 8, 17, 26):  # its records, its length, its checksum, its count
+            world, log, starts, offsets = with_gaps()
+            hit(world, log, starts, place, [(7, bit)])
+            hit(world, log, starts, place + 1, [(at, 1)])
+            if is_recovered:
+                world.crash()
+                log = world.log()
+            lost = set(offsets) - found(log, 400, offsets[place]) - set(offsets[place : place + 2])
+            assert len(lost) <= 1, "the one who contradicts it"
+            for offset in lost:
+                assert log.holes.at(offset) is not None
+            assert found(log, 400, offsets[place]) == found(log, 100_000, offsets[place])
+            for offset in set(offsets) - lost - set(offsets[place : place + 2]):
+                assert log.offset_for_timestamp(START_MS + offset) is not None
+
+
+def test_a_lookup_by_time_does_not_go_on_from_an_index_that_names_what_is_not_there():
+    for place in range(2, 18):
+        for bit in range(4):
+            world, log, starts, offsets = with_gaps()
+            hit(world, log, starts, place, [(7, bit)])
+            hit(world, log, starts, place + 1, [(80, 0)])
+            for offset in offsets[: place + 3]:
+                told = log.offset_for_timestamp(START_MS + offset)
+                assert told is not None
+                assert (
+                    offset <= told[1] - START_MS <= max(offset, *offsets[place : place + 3], offsets[place] ^ 1 << bit)
+                )
 
 
 def test_the_largest_time_is_looked_for_anew_where_a_damaged_batch_says_that_it_has_it():

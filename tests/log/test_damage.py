@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -159,20 +160,38 @@ def test_a_sealed_segment_that_vanishes_while_the_log_is_open_is_a_hole():
     assert surviving(log) == [n for n in range(40) if n not in range(8, 12)]
 
 
-@pytest.mark.parametrize("left", [0, 100, 256, 300, 1000])
-def test_a_segment_shorter_than_its_mark_is_a_hole_to_the_mark(left):
-    world, _ = synced_world()
+@pytest.mark.parametrize("lives", [1, 2, 3])
+@pytest.mark.parametrize("interval_bytes", [400, 1 << 20])
+@pytest.mark.parametrize("left", [0, 100, 256, 300, 1000, position(6)])
+def test_a_segment_shorter_than_its_mark_is_a_hole_to_the_mark(left, interval_bytes, lives):
+    """Nothing is ever written behind it in the same file, whichever life found it: its offsets would not follow."""
+    config = msgspec.structs.replace(PLAIN, index_interval_bytes=interval_bytes)
+    world, _ = synced_world(config=config)
     world.crash()
     world.disk.tear(path(world), left)
-    log = world.log(config=PLAIN)
+    for _ in range(lives - 1):
+        world.log(config=config)
+        world.crash()
+    log = world.log(config=config)
     whole = max(0, (left - SEGMENT_HEADER_BYTES) // SIZE)
     assert log.written_offset == 20
     assert surviving(log) == list(range(whole))
-    append(log, batch())
-    assert surviving(log) == [*range(whole), 20]
+    append(log, batch(), batch())
+    assert surviving(log) == [*range(whole), 20, 21]
     assert world.sync(log) is None
     world.power_loss("none")
-    assert surviving(world.log(config=PLAIN)) == [*range(whole), 20]
+    assert surviving(world.log(config=config)) == [*range(whole), 20, 21]
+
+
+def test_damage_that_is_found_again_is_told_and_written_down_once():
+    world, _ = synced_world()
+    log = world.store.services.logs[world.folder()]
+    world.disk.flip_bit(path(world), position(7) + 80, 0)
+    assert surviving(log) == [n for n in range(20) if n != 7]
+    (hole,) = log.holes
+    changes = world.disk.changes
+    log._on_damage(hole)
+    assert (world.kinds(), world.disk.changes) == (["log.damage"], changes)
 
 
 def test_all_files_gone_is_a_hole_to_the_mark():

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.log.overlap import last_in_doubt
+from headrace.log.places import SEARCH_BYTES, Place, is_true, places
 from headrace.log.walk import Fetch
 from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
-from headrace.records.header import CRC_FROM, MAGIC, MAGIC_AT, MAX_BATCH_BYTES, implausible
+from headrace.records.header import CRC_FROM, MAX_BATCH_BYTES, implausible
 from headrace.records.kernel import crc32c, scan
 
-SEARCH_BYTES = 1 << 20
 MOST_DOUBTFUL = 16  # true batches that are remembered while a certain one is looked for
 NOWHERE = -1
-_MAGIC_BYTE = bytes((MAGIC,))
-
-Found = tuple[int, BatchHeader]  # where it is
 
 
 def next_batch(
@@ -97,7 +94,7 @@ class _Search:
         self._fetch, self._damaged, self._end, self._has_gaps = fetch, damaged, end, has_gaps
         self._after_offset, self._known_offset = after_offset, known_offset
 
-    def where_it_leads(self) -> Found | None:
+    def where_it_leads(self) -> Place | None:
         """By its length and its count of records, if both are true."""
         at = self._damaged.hop
         raw = self._fetch(HEADER_BYTES, at) if self._damaged.position < at < self._end else b""
@@ -109,7 +106,7 @@ class _Search:
             return at, header
         return (self._sooner(at) or (at, header)) if self._goes_on(at, header) else None
 
-    def _sooner(self, hop: int) -> Found | None:
+    def _sooner(self, hop: int) -> Place | None:
         """Where there are gaps, a length that is too long may lead to a batch that could follow. The next one is before
         it, if the damaged one's checksum ends there."""
         for at, header in self._places():
@@ -119,11 +116,11 @@ class _Search:
                 return at, header
         return None
 
-    def run(self) -> Found | None:
-        best: Found | None = None  # certain, or else likely
+    def run(self) -> Place | None:
+        best: Place | None = None  # certain, or else likely
         is_certain = False
-        others: list[Found] = []
-        first: Found | None = None
+        others: list[Place] = []
+        first: Place | None = None
         for at, header in self._places():
             if is_certain and best is not None and at > best[0] + SEARCH_BYTES:
                 break
@@ -144,7 +141,7 @@ class _Search:
                 others.append((at, header))
         if best is None:
             return first
-        return next((other for other in others if _leaves_room(*other, *best)), best)
+        return next((other for other in others if _leaves_room(other, best, self._has_gaps)), best)
 
     def _may_be(self, at: int, header: BatchHeader) -> bool:
         """It is a true batch, with an offset that could be."""
@@ -164,7 +161,9 @@ class _Search:
         behind = read_header(raw)
         if behind.base_offset == header.next_offset or not self._has_gaps:
             return behind.base_offset == header.next_offset
-        return header.next_offset < behind.base_offset <= self._known_offset and self._is_true(at + header.size, behind)
+        return header.next_offset < behind.base_offset <= self._known_offset and is_true(
+            self._fetch, at + header.size, behind, self._end
+        )
 
     def _has_impossible_neighbour(self, at: int, header: BatchHeader) -> bool:
         raw = self._behind(at, header)
@@ -172,32 +171,19 @@ class _Search:
             return False
         behind = read_header(raw)
         is_possible = header.next_offset <= behind.base_offset <= self._known_offset
-        return not is_possible and self._is_true(at + header.size, behind)
+        return not is_possible and is_true(self._fetch, at + header.size, behind, self._end)
 
     def _behind(self, at: int, header: BatchHeader) -> bytes:
         at += header.size
         return self._fetch(HEADER_BYTES, at) if at < self._end else b""
 
-    def _is_true(self, at: int, header: BatchHeader) -> bool:
-        if implausible(header) is not None or header.size > self._end - at:
-            return False
-        return crc32c(memoryview(self._fetch(header.size, at))[CRC_FROM:]) == header.crc
-
-    def _places(self) -> Iterator[Found]:
-        """Every place that has the magic byte where a batch would have it, read as a header."""
-        position = self._damaged.position + 1
-        while self._end - position >= HEADER_BYTES:
-            window = self._fetch(min(SEARCH_BYTES, self._end - position), position)
-            last = len(window) - HEADER_BYTES
-            if last < 0:
-                return
-            found = window.find(_MAGIC_BYTE, MAGIC_AT, last + MAGIC_AT + 1)
-            while found >= 0:
-                yield position + found - MAGIC_AT, read_header(window, found - MAGIC_AT)
-                found = window.find(_MAGIC_BYTE, found + 1, last + MAGIC_AT + 1)
-            position += last + 1
+    def _places(self) -> Iterator[Place]:
+        return places(self._fetch, self._damaged.position + 1, self._end)
 
 
-def _leaves_room(at: int, header: BatchHeader, at_later: int, later: BatchHeader) -> bool:
+def _leaves_room(sooner: Place, later: Place, has_gaps: bool) -> bool:
     """Both can be true: the later one comes after it, or is only a batch that somebody had put into its records."""
-    return header.next_offset <= later.base_offset or at <= at_later < at + header.size
+    (at, header), (at_later, behind) = sooner, later
+    if at + header.size == at_later and not has_gaps:
+        return header.next_offset == behind.base_offset
+    return header.next_offset <= behind.base_offset or at <= at_later < at + header.size

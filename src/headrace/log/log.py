@@ -215,7 +215,7 @@ class Log(Appending):
             )
 
     def _note_hole(self, hole: Hole) -> None:
-        if hole.offset >= self.written_offset:  # it was cut off while the read was on its way
+        if hole.offset >= self.written_offset or hole in self.holes:  # cut off on the read's way; found again
             return
         self.holes = self.holes.with_hole(hole)
         details = {

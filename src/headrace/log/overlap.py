@@ -2,19 +2,13 @@
 
 A checksum does not cover the offset. Without gaps it is what the one before leads to, and nothing else. Where
 compaction has left gaps it may be any later one: a batch whose offset is too high is told only by the one behind it,
-and if it is that one whose offset is too low, it looks just the same.
+and if it is that one whose offset is too low, it looks just the same. One in between that is damaged tells nothing:
+then it is the one behind that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from headrace.ports import Buffer
-from headrace.records.batch import HEADER_BYTES, BatchHeader, read_header
-from headrace.records.header import implausible
-from headrace.records.kernel import scan
-
-ReadBytes = Callable[[int, int], Buffer]  # size, position
+from headrace.log.places import SEARCH_BYTES, Place, ReadBytes, header_at, is_true, places
 
 
 def last_in_doubt(
@@ -25,36 +19,37 @@ def last_in_doubt(
     first: tuple[int, int, int],
     behind: int,
 ) -> int | None:
-    """`first`: position, base and next offset of a batch that comes after the offset `before`; the other one is at
-    `behind`, if there is one. All end at `known_offset`. None: the first is not to be doubted. Its own position: it is
-    the one that lies. `behind`: nothing tells which of them does, and neither is to be believed."""
+    """`first`: position, base and next offset of a batch that comes after the offset `before`; what is behind it is at
+    `behind`. All end at `known_offset`. None: the first is not to be doubted. Its own position: it is the one that
+    lies. Another: nothing tells whether it or the one there does, and neither is to be believed."""
     at, base_offset, next_offset = first
     if next_offset > known_offset:
         return at
-    second = _header(fetch, behind, end)
-    if second is None or second.base_offset >= next_offset:
+    following = header_at(fetch, behind, end)
+    if following is not None and following.base_offset >= next_offset:
         return None
-    if before + next_offset - base_offset > second.base_offset:
+    second = _next_true(fetch, behind, end)
+    if second is None or second[1].base_offset >= next_offset:
+        return None
+    place, header = second
+    damaged = place > behind  # at least one offset is that one's
+    if before + next_offset - base_offset + damaged > header.base_offset:
         return None  # there is no room for it but where it says
-    if not _is_true(fetch, behind, second):
-        return None
-    third = _header(fetch, behind + second.size, end)
-    is_known = third is not None and _is_true(fetch, behind + second.size, third)
+    third = header_at(fetch, place + header.size, end)
+    is_known = third is not None and is_true(fetch, place + header.size, third, end)
     limit = third.base_offset if third is not None and is_known else known_offset
-    has_room = next_offset + second.next_offset - second.base_offset <= limit
-    return behind if has_room else at
+    has_room = next_offset + damaged + header.next_offset - header.base_offset <= limit
+    return place if has_room else at
 
 
-def _header(fetch: ReadBytes, position: int, end: int) -> BatchHeader | None:
-    if end - position < HEADER_BYTES:
-        return None
-    raw = fetch(HEADER_BYTES, position)
-    if len(raw) < HEADER_BYTES:
-        return None
-    header = read_header(raw)
-    return None if implausible(header) is not None or header.size > end - position else header
-
-
-def _is_true(fetch: ReadBytes, position: int, header: BatchHeader) -> bool:
-    data = fetch(header.size, position)
-    return scan(data, 0, len(data), -1, True)[1:] == (header.size, None)
+def _next_true(fetch: ReadBytes, position: int, end: int) -> Place | None:
+    """At the position, or where the length of the damaged one there leads, or the first of all that is near."""
+    header = header_at(fetch, position, end)
+    if header is not None and is_true(fetch, position, header, end):
+        return position, header
+    hop = position + header.size if header is not None else end
+    led_to = header_at(fetch, hop, end)
+    if led_to is not None and is_true(fetch, hop, led_to, end):
+        return hop, led_to
+    near = places(fetch, position + 1, min(end, position + SEARCH_BYTES))
+    return next((found for found in near if is_true(fetch, *found, end)), None)

@@ -26,8 +26,9 @@ from headrace.log.format import SEGMENT_HEADER_BYTES
 from headrace.log.index import Index
 from headrace.log.indexing import build_index, load_index
 from headrace.log.metrics import LogMetrics
-from headrace.log.overlap import ReadBytes, last_in_doubt
+from headrace.log.overlap import last_in_doubt
 from headrace.log.patient import Patience, PatientReader
+from headrace.log.places import ReadBytes
 from headrace.log.segment import Segment
 from headrace.log.span import SPAN_BYTES
 from headrace.log.tail import ReadResult

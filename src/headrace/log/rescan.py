@@ -78,6 +78,9 @@ class Rescan:
             self._hole(self.expected, self.proven, self._last_base(), 0, 0, "the file is missing or shorter")
             self.expected = self.proven
             found.is_sealed = True
+        last = self.holes.at(self.expected - 1)
+        if last is not None and last.segment == self._last_base():  # found by an earlier life: nothing goes on there
+            found.is_sealed = True
         found.next_offset = self.expected
         found.start_offset = min(max(found.start_offset, self._deleted_up_to()), found.next_offset)
         found.holes = self.holes.without_before(found.start_offset)
@@ -336,14 +339,8 @@ class Rescan:
     # What is not true
 
     def _cut(self, segment: Segment, position: int, end: int, why: str) -> bool:
-        details = {
-            "segment": segment.path(),
-            "position": position,
-            "bytes": end - position,
-            "offset": self.expected,
-            "why": why,
-        }
-        self.origin.on_event("log.torn", details)
+        details = {"segment": segment.path(), "position": position, "bytes": end - position, "why": why}
+        self.origin.on_event("log.torn", details | {"offset": self.expected})
         cut_file(self.files, segment.path(), position)
         return False
 

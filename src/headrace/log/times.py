@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import CorruptBatch, OffsetOutOfRange, StorageFailed
 from headrace.log.format import SEGMENT_HEADER_BYTES
-from headrace.log.index import NO_TIMESTAMP
-from headrace.log.indexing import load_index
+from headrace.log.index import NO_TIMESTAMP, Index
+from headrace.log.indexing import build_index, load_index
 from headrace.log.overlap import last_in_doubt
 from headrace.log.patient import PatientReader
+from headrace.log.places import header_at
 from headrace.log.reader import OUT_OF_ORDER
 from headrace.log.segment import Segment
 from headrace.log.walk import Fetch, Scanned, Walk
@@ -124,6 +125,8 @@ class TimeLookup:
         offset that it comes after; some twice where damage is met that nobody knew of. A damaged one may still have its
         header."""
         index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
+        if not self._is_true_at(index, segment, size, fetch, timestamp_ms):
+            index = build_index(segment, fetch, self._holes, self._interval_bytes)
         if segment is self._active:  # the others' are kept by who reads them, and bounded there
             segment.index = index
         relative, position = index.find_time(timestamp_ms)
@@ -149,6 +152,16 @@ class TimeLookup:
                     break
             if not self._has_judged(segment, walk.expected, walk.why or "it did a moment ago"):
                 return
+
+    def _is_true_at(self, index: Index, segment: Segment, size: int, fetch: Fetch, timestamp_ms: int) -> bool:
+        """Where the index points is the batch that it names, or what is known to be damaged."""
+        relative, position = index.find_time(timestamp_ms)
+        if position == SEGMENT_HEADER_BYTES or position >= size:
+            return True
+        if any(hole.position <= position < hole.end_position for hole in self._holes.of_segment(segment.base)):
+            return True
+        header = header_at(fetch, position, size)
+        return header is not None and header.base_offset == segment.base + relative
 
     def _has_judged(self, segment: Segment, offset: int, why: str) -> bool:
         """There is a hole that nobody knew of, from the offset on. False: what was there is cut off."""

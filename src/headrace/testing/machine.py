@@ -36,6 +36,8 @@ class Machine(Protocol):
     """What the node runs on, and the node's own start and stop. All calls but the last four come from its
     process."""
 
+    on_forgotten: Callable[[], None]  # called when the node learns of a sync that failed and lost what it was to keep
+
     async def start(self, loop: SimulatedLoop, host: str, port: int) -> None:
         """Returns when it serves."""
         ...
@@ -169,6 +171,8 @@ class SimulatedMachine:
         self.background = SimulatedBackground(loop)
         self.clock = SimulatedClock(loop, WALL_MS, self.random.randint(-MAX_SKEW_MS, MAX_SKEW_MS))
         self.node: Node | None = None
+        self.on_forgotten: Callable[[], None] = lambda: None  # the node learns of a sync that failed and lost pages
+        self._forgets = False
 
     async def start(self, loop: SimulatedLoop, host: str, port: int) -> None:
         settings = Settings(data=DATA, kafka=Address(host, port), tail_memory_bytes=TAIL_MEMORY_BYTES)
@@ -189,6 +193,8 @@ class SimulatedMachine:
 
     def _event(self, name: str, fields: dict[str, object]) -> None:
         self._trace.add("event", f"{name} " + " ".join(f"{key}={value}" for key, value in fields.items()))
+        if name == "log.failed" and self._forgets:
+            self.on_forgotten()
 
     def crash(self) -> None:
         self.disk.crash()
@@ -205,7 +211,8 @@ class SimulatedMachine:
             case "full":
                 self.disk.fill(self.random.choice(FREE_BYTES_WHEN_FULL))
             case "sync" | "forget":
-                self.disk.forgets = FORGOTTEN_SHARE if kind == "forget" else 0.0
+                self._forgets = kind == "forget"
+                self.disk.forgets = FORGOTTEN_SHARE if self._forgets else 0.0
                 self.disk.fail_syncs(1)
             case "clock":
                 self.clock.step(self.random.randint(-MAX_CLOCK_STEP_MS, MAX_CLOCK_STEP_MS))

@@ -102,6 +102,7 @@ class Simulation:
         self.seed, self.loop, self.machine, self.options = seed, loop, machine, options
         self.network = Network(loop)
         self.history = History()
+        machine.on_forgotten = lambda: self.history.lost_power(loop.time())  # until then it went on in good faith
         self.target = Target(HOST, PORT, TOPIC, options.partitions, self.history, loop.trace)
         self.random = loop.random_for("simulation")
         self.plan = faults.plan(self.random, options.duration_s, options.kinds.split(","), options.most_faults)
