@@ -170,6 +170,11 @@ def test_some_logs_are_damaged_at_random_and_tell(seeds: range, has_gaps: bool) 
         check(seed, has_gaps)
 
 
+def test_a_count_and_the_offset_behind_it_that_lie_alike_are_no_evidence() -> None:
+    """The seed in which they once were."""
+    check(22_537, has_gaps=False)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("has_gaps", [False, True])

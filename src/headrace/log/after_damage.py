@@ -131,10 +131,11 @@ class _Search:
             if is_certain:
                 continue
             first = first or (at, header)
-            if header.base_offset == self._damaged.successor or self._goes_on(at, header):
+            is_next = header.base_offset == self._damaged.successor
+            if self._goes_on(at, header) or (is_next and not self._is_contradicted(at, header)):
                 best, is_certain = (at, header), True
                 continue
-            is_likely = self._has_impossible_neighbour(at, header)
+            is_likely = is_next or self._has_impossible_neighbour(at, header)
             if is_likely and best is None:
                 best = at, header
             if (is_likely or at == self._damaged.hop) and len(others) < MOST_DOUBTFUL:
@@ -157,13 +158,21 @@ class _Search:
         with a later one."""
         raw = self._behind(at, header)
         if len(raw) < HEADER_BYTES:
-            return at + header.size == self._end
+            is_last = self._has_gaps or header.next_offset >= self._known_offset
+            return is_last and at + header.size == self._end
         behind = read_header(raw)
         if behind.base_offset == header.next_offset or not self._has_gaps:
             return behind.base_offset == header.next_offset
         return header.next_offset < behind.base_offset <= self._known_offset and is_true(
             self._fetch, at + header.size, behind, self._end
         )
+
+    def _is_contradicted(self, at: int, header: BatchHeader) -> bool:
+        """What is right behind it is true, and has another offset than the one that comes next."""
+        if self._has_gaps or len(raw := self._behind(at, header)) < HEADER_BYTES:
+            return False
+        behind = read_header(raw)
+        return behind.base_offset != header.next_offset and is_true(self._fetch, at + header.size, behind, self._end)
 
     def _has_impossible_neighbour(self, at: int, header: BatchHeader) -> bool:
         raw = self._behind(at, header)
