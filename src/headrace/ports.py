@@ -142,3 +142,7 @@ class Files(Protocol):
     def lock(self, path: str) -> int:
         """An exclusive lock that dies with the process; BlockingIOError when another holds it."""
         ...
+
+    def holds(self, lock: int, path: str) -> bool:
+        """The file that is locked is still the one at its path: nobody has taken it away, nor put another there."""
+        ...

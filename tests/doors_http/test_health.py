@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 from headrace import __version__
 from headrace.node.host import DiskSpace
 from tests.doors_http.running import LIMIT_S, Running, until
 
-NAMES = ["listeners", "metadata", "logs", "disk"]
+NAMES = ["listeners", "metadata", "logs", "disk", "data"]
 
 
 async def readiness(web: Running) -> tuple[int, dict[str, str]]:
@@ -90,6 +91,23 @@ async def test_a_disk_that_is_nearly_full_is_told_before_it_refuses(web: Running
     assert why["disk"].startswith("1000 bytes are left")
     web.space = None  # a system that does not say
     assert await readiness(web) == (200, {})
+
+
+async def test_a_data_directory_that_is_taken_away_or_replaced_is_told_until_it_is_back(web: Running) -> None:
+    data = Path(web.node.store.path)
+    aside = data.with_name("aside")
+    data.rename(aside)
+    status, why = await readiness(web)
+    assert (status, set(why)) == (503, {"data"})
+    assert str(data) in why["data"]
+    data.mkdir()
+    (data / "lock").touch()
+    assert (await readiness(web))[0] == 503, "it is another"
+    (data / "lock").unlink()
+    data.rmdir()
+    aside.rename(data)
+    assert await readiness(web) == (200, {})
+    assert [list(fields) for fields in told(web, "node.not-ready")] == [["data"]]
 
 
 async def test_the_node_looks_by_itself_and_tells_once_for_each_change(web: Running) -> None:

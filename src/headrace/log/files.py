@@ -165,6 +165,12 @@ class OsFiles:
             raise
         return handle
 
+    def holds(self, lock: int, path: str) -> bool:
+        try:
+            return os.path.samestat(os.fstat(lock), os.stat(path))
+        except FileNotFoundError:
+            return False
+
 
 class ReadOnlyFiles(OsFiles):
     """For looking into a directory that another process works in: nothing here can change it."""

@@ -54,6 +54,10 @@ class LogStore:
         """The directory, as people name it."""
         return os.path.abspath(self.root)
 
+    def is_in_place(self) -> bool:
+        """Off the loop. False: somebody has taken the directory away, or put another in its place."""
+        return self.services.files.holds(self._lock, f"{self.root}/lock")
+
     @classmethod
     def open(
         cls,

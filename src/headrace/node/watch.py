@@ -1,7 +1,8 @@
 """The node as it looks from outside: is it alive, can clients be sent to it, what has it counted.
 
-Ready means: the doors listen, metadata can be changed, no log has failed, and the disk has room. Who asks finds out at
-once; the node itself looks every few seconds and says in its log when the answer changes.
+Ready means: the doors listen, metadata can be changed, no log has failed, the disk has room, and the data directory is
+where it was. Who asks finds out at once; the node itself looks every few seconds and says in its log when the answer
+changes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.node.node import Node
 
 T = TypeVar("T")
+Seen = tuple[DiskSpace | None, bool]  # of the disk: its space, and whether the data directory is still there
 
 LEAST_FREE_BYTES = 16 << 20  # less is full: what a second of a quick producer takes
 NAMED = 5  # partitions that a check names; there may be thousands
@@ -42,7 +44,7 @@ class NodeWatch:
         )
 
     async def readiness(self) -> Readiness:
-        return self._judged(await self._off_loop(self._node.disk_space))
+        return self._judged(*await self._off_loop(self._seen))
 
     async def exposition(self, *, openmetrics: bool) -> bytes:
         from headrace.node.metrics import reading  # with the first scrape: a start is quick
@@ -59,14 +61,22 @@ class NodeWatch:
     # The node's own look
 
     def look(self) -> None:
-        self._node.background.run(self._node.disk_space, self._looked)
+        self._node.background.run(self._seen, self._looked)
 
-    def _looked(self, space: DiskSpace | None, error: BaseException | None) -> None:
+    def _looked(self, seen: Seen | None, error: BaseException | None) -> None:
         if not self._node.is_stopping:
-            self._judged(space)
+            self._judged(*(seen or (None, True)))
 
-    def _judged(self, space: DiskSpace | None) -> Readiness:
-        checks = [self._listeners(), self._metadata(), self._logs(), self._disk(space)]
+    def _seen(self) -> Seen:
+        """Off the loop."""
+        try:
+            is_in_place = self._node.store.is_in_place()
+        except OSError:  # what else is wrong with the disk, the logs tell
+            is_in_place = True
+        return self._node.disk_space(), is_in_place
+
+    def _judged(self, space: DiskSpace | None, is_in_place: bool) -> Readiness:
+        checks = [self._listeners(), self._metadata(), self._logs(), self._disk(space), self._data(is_in_place)]
         is_ready = all(check.ok for check in checks)
         if is_ready != self.was_ready:
             self.was_ready = is_ready
@@ -103,6 +113,11 @@ class NodeWatch:
         is_full = space is not None and space.free_bytes < LEAST_FREE_BYTES
         why = f"{space.free_bytes} bytes are left, fewer than {LEAST_FREE_BYTES}" if space and is_full else ""
         return Check("disk", not is_full, why)
+
+    def _data(self, is_in_place: bool) -> Check:
+        path = self._node.store.path
+        why = f"{path} was taken away, or another is there: a restart would find nothing of this node's; bring it back"
+        return Check("data", is_in_place, "" if is_in_place else why)
 
     # Off the loop
 

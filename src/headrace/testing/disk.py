@@ -295,6 +295,9 @@ class SimulatedDisk:
         self._locks[self._next_handle] = path
         return self._next_handle
 
+    def holds(self, lock: int, path: str) -> bool:
+        return self._locks.get(lock) == path and self.exists(path)
+
     # Inside
 
     def _new_life(self, how: str) -> None:

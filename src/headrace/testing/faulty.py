@@ -147,6 +147,9 @@ class LifeFiles:
     def lock(self, path: str) -> int:
         return self._do(lambda: self._files.lock(path))
 
+    def holds(self, lock: int, path: str) -> bool:
+        return self._do(lambda: self._files.holds(lock, path))
+
 
 class _Untraced(SimulatedDisk):
     """The trace is for the simulator, which compares runs; a broker under test runs for long."""

@@ -147,6 +147,9 @@ class MachineFiles:
     def lock(self, path: str) -> int:
         return self._do("lock", path, lambda: self._disk.lock(path))
 
+    def holds(self, lock: int, path: str) -> bool:
+        return self._do("holds", path, lambda: self._disk.holds(lock, path))
+
 
 def _said(result: object) -> str:
     match result:
