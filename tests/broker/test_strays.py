@@ -45,6 +45,26 @@ async def test_folders_of_no_topic_stay_as_they_are_and_are_told_of() -> None:
     assert values(await node.partition("kept")) == [b"one"]
 
 
+async def test_a_copy_of_a_topic_that_was_deleted_stays() -> None:
+    node = Node()
+    produce(node, await node.partition("gone"), batch())
+    node.world.background.drain()
+    (name,) = folders(node)
+    node.world.disk.make_directory(f"{node.world.root}/topics/saved-{name}/0")
+    assert await node.do(node.broker.delete_topics(["gone"])) == [None]
+    start_again(node)
+    assert folders(node) == [f"saved-{name}"]
+
+
+async def test_what_is_a_file_systems_own_is_no_topic(tmp_path: Path) -> None:
+    for name in ("lost+found", ".hidden"):
+        (tmp_path / "data" / "topics" / name).mkdir(parents=True)
+    for _ in range(2):
+        async with asking(tmp_path) as asker:
+            assert asker.node.broker.topics() == []
+    assert sorted(path.name for path in (tmp_path / "data" / "topics").iterdir()) == [".hidden", "lost+found"]
+
+
 async def test_a_start_without_strays_tells_of_none() -> None:
     node = Node()
     produce(node, await node.partition("kept"), batch())

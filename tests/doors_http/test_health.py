@@ -105,6 +105,9 @@ async def test_a_data_directory_that_is_taken_away_or_replaced_is_told_until_it_
     assert (await readiness(web))[0] == 503, "it is another"
     (data / "lock").unlink()
     data.rmdir()
+    data.touch()
+    assert (await readiness(web))[0] == 503, "it is a file"
+    data.unlink()
     aside.rename(data)
     assert await readiness(web) == (200, {})
     assert [list(fields) for fields in told(web, "node.not-ready")] == [["data"]]

@@ -84,6 +84,8 @@ def found(log: Log, max_bytes: int, damaged: int | None = None) -> set[int]:
 @example([(20, 1)] * 12, {2: [(70, 0)], 8: [(7, 0)]}, False, 100_000).via("a higher offset, behind a hole")
 @example([(20, 5)] * 12, {4: [(70, 0)], 5: [(7, 0)]}, False, 400).via("a lower offset, right behind a damaged batch")
 @example([(20, 5)] * 12, {4: [(17, 0)], 5: [(7, 0)]}, True, 400).via("a lower offset, right behind a damaged batch")
+@example([(20, 1)] * 12, {4: [(26, 1)], 5: [(7, 1)]}, True, 400).via("a count and the offset behind it, alike")
+@example([(20, 1)] * 12, {4: [(26, 1)], 5: [(7, 1)]}, False, 400).via("a count and the offset behind it, alike")
 def test_one_or_two_batches_are_damaged_and_no_other_is_lost(shapes, hits, is_recovered, max_bytes):
     world, starts, offsets = written(shapes)
     log = world.store.services.logs[world.folder()]
@@ -287,6 +289,57 @@ def test_what_a_lying_offset_skips_is_missed_though_the_batch_that_would_tell_is
             assert found(log, 400, offsets[place]) == found(log, 100_000, offsets[place])
             for offset in set(offsets) - lost - set(offsets[place : place + 2]):
                 assert log.offset_for_timestamp(START_MS + offset) is not None
+
+
+def test_a_lookup_by_time_leaves_the_index_of_the_segment_that_is_written_to_as_it_is():
+    world = World()
+    log = world.log(config=msgspec.structs.replace(PLAIN, index_interval_bytes=200))
+    for number in range(100):
+        append(log, numbered(number, 100, 1))
+    assert world.sync(log) is None
+    (segment,) = log.segments
+    assert segment.index is not None
+    entries, place = len(segment.index.positions), 5
+    world.disk.flip_bit(path(world), segment.index.positions[place] + 6, 3)
+    asked = segment.index.offsets[place]
+    assert log.offset_for_timestamp(START_MS + asked + 1) == (asked + 1, START_MS + asked + 1)
+    assert len(segment.index.positions) == entries
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_bytes_that_were_made_to_look_like_batches_cost_who_reads_before_them_little(monkeypatch, is_known):
+    """Each says that a megabyte is its own, and none is true."""
+    world = World(config=msgspec.structs.replace(GAPPY, segment_bytes=8 << 20))
+    log = world.log()
+    for number in range(6):
+        put(log, (b"key %d" % number if odd(number) else b"the same", b"%06d" % number))
+    looks = bytearray(encode([Record(None, b"x", (), START_MS)])[:HEADER_BYTES])
+    looks[:12] = (7).to_bytes(8) + (1 << 20).to_bytes(4)
+    put(log, (b"key 6", bytes(looks) * 15_000))
+    for number in range(7, 30):
+        put(log, (b"key %d" % number, b"%06d" % number + b"v" * 100_000))
+    compact_all(log, world)
+    segment = log.segments[0]
+    data, start = world.disk.contents(segment.path()), SEGMENT_HEADER_BYTES
+    while (header := read_header(data, start)).base_offset != 6:
+        start += header.size
+    world.disk.flip_bit(segment.path(), start + 8, 7)  # a length below zero
+    if is_known:
+        with pytest.raises(DamagedRange):
+            read_now(log, 6)
+    fetched = {"pread": 0, "pread_nowait": 0}
+    for name in fetched:
+        real = getattr(world.disk, name)
+
+        def counted(handle, size, position, real=real, name=name):
+            data = real(handle, size, position)
+            fetched[name] += len(data or b"")
+            return data
+
+        monkeypatch.setattr(world.disk, name, counted)
+    assert read_now(log, 5, 100).next_offset == 6
+    assert fetched["pread_nowait"] < 1 << 20, "nothing that could take long is done on the loop"
+    assert fetched["pread"] < 40 << 20
 
 
 def test_a_lookup_by_time_does_not_go_on_from_an_index_that_names_what_is_not_there():

@@ -183,6 +183,48 @@ def test_a_segment_shorter_than_its_mark_is_a_hole_to_the_mark(left, interval_by
     assert surviving(world.log(config=config)) == [*range(whole), 20, 21]
 
 
+@pytest.mark.parametrize("lives", [1, 2, 3])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_last_segment_that_vanished_is_a_hole_and_nothing_is_written_behind_the_one_before(is_clean, lives):
+    """Which had room left: only what came next did not fit."""
+    config = msgspec.structs.replace(PLAIN, segment_bytes=1000, index_interval_bytes=1 << 20)
+    world = World(config=config)
+    log = world.log()
+    fill(log, 3)
+    append(log, batch(b"x" * 700))
+    assert world.sync(log) is None
+    world.background.drain()
+    assert [segment.base for segment in log.segments] == [0, 3]
+    (world.restart if is_clean else world.crash)()
+    world.files.remove(path(world, 3))
+    for _ in range(lives - 1):
+        world.log()
+        world.crash()
+    log = world.log()
+    assert (surviving(log), log.written_offset) == ([0, 1, 2], 4)
+    append(log, batch())
+    append(log, batch())
+    assert world.sync(log) is None
+    for _ in range(2):
+        assert surviving(log) == [0, 1, 2, 4, 5]
+        world.crash()
+        log = world.log()
+
+
+def test_a_hole_that_could_not_be_written_down_is_when_it_is_found_again():
+    world, _ = synced_world()
+    log = world.store.services.logs[world.folder()]
+    world.disk.flip_bit(path(world), position(7) + 80, 0)
+    world.disk.fill(0)
+    assert surviving(log) == [n for n in range(20) if n != 7]
+    assert world.kinds() == ["log.damage", "log.not-saved"]
+    world.disk.empty()
+    (hole,) = log.holes
+    log._on_damage(hole)
+    assert world.kinds() == ["log.damage", "log.not-saved"], "told once"
+    assert world.files.exists(path(world, 0, ".damage"))
+
+
 def test_damage_that_is_found_again_is_told_and_written_down_once():
     world, _ = synced_world()
     log = world.store.services.logs[world.folder()]

@@ -7,6 +7,7 @@ knows nothing at all, nobody is served: who began anew there would write beside 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from headrace.broker.topic import folder_name
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.cluster.quorum import Quorum
     from headrace.log.store import LogStore
 
+_OURS = re.compile(".*-[0-9a-f]{32}")
 TOLD = 10  # names; how many there are is told, too
 
 
@@ -25,20 +27,21 @@ def settle(store: LogStore, quorum: Quorum, on_event: OnEvent) -> None:
     """Before anything new can be made. What goes, goes in the background."""
     image, parent = quorum.image, f"{store.root}/topics"
     known = {folder_name(topic.name, topic.topic_id) for topic in image.topics.values()}
-    gone = {topic_id.hex() for topic_id in image.gone}
+    gone = {folder_name(name, topic_id) for topic_id, name in image.gone}
     try:
         strange = store.strange_folders(parent, known)
     except OSError as error:
         raise explain(error, f"reading {parent}") from error
-    if strange and not quorum.index:
+    topics = list(filter(_OURS.fullmatch, strange))
+    if topics and not quorum.index:
         raise StorageFailed(
-            f"{parent} holds {len(strange)} topics ({_some(strange)}), and {store.root}/metadata knows of none: bring"
+            f"{parent} holds {len(topics)} topics ({_some(topics)}), and {store.root}/metadata knows of none: bring"
             " the metadata back, from a backup or from where it was moved, or start with another folder"
         )
-    left = [name for name in strange if name.rpartition("-")[2] not in gone]
     for name in strange:
-        if name not in left:
+        if name in gone:
             store.delete_folder(f"{parent}/{name}")
+    left = [name for name in strange if name not in gone]
     if left:
         on_event("topic.stray", {"folder": parent, "count": len(left), "names": left[:TOLD]})
 

@@ -25,7 +25,7 @@ from headrace.cluster.records import (
     TopicDeleted,
 )
 
-GONE_TOPICS = 1000  # remembered; a node that starts again has missed no more of them, or leaves their folders to people
+GONE_TOPICS = 10_000  # remembered; who was away for longer leaves their folders to people
 
 
 class PartitionImage(msgspec.Struct, array_like=True):
@@ -60,7 +60,7 @@ class _Saved(msgspec.Struct):
     next_producer_id: int
     version: int
     node_configs: dict[int, dict[str, str]] = {}
-    gone: list[bytes] = []
+    gone: list[tuple[bytes, str]] = []
 
 
 class Image:
@@ -73,7 +73,7 @@ class Image:
         self.partition_count = 0
         self.node_configs: dict[int, dict[str, str]] = {}  # by node; ALL_NODES for those without their own
         self.next_producer_id = 0
-        self.gone: deque[bytes] = deque(maxlen=GONE_TOPICS)  # the topics deleted last: what is left of them may go
+        self.gone: deque[tuple[bytes, str]] = deque(maxlen=GONE_TOPICS)  # ids and names of the topics deleted last
         self.version = 0
 
     def apply(self, record: MetadataRecord) -> None:
@@ -90,7 +90,7 @@ class Image:
                 topic = self.topics.pop(topic_id)
                 del self.names[topic.name]
                 self.partition_count -= len(topic.partitions)
-                self.gone.append(topic_id)
+                self.gone.append((topic_id, topic.name))
             case PartitionsAdded(topic_id, assignments):
                 self.topics[topic_id].partitions.extend(_new(r) for r in assignments)
                 self.partition_count += len(assignments)

@@ -103,7 +103,7 @@ class _Search:
         if not self._may_be(at, header):
             return None
         if not self._has_gaps:
-            return at, header
+            return None if self._is_contradicted(at, header) else (at, header)
         return (self._sooner(at) or (at, header)) if self._goes_on(at, header) else None
 
     def _sooner(self, hop: int) -> Place | None:

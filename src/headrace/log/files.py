@@ -168,7 +168,7 @@ class OsFiles:
     def holds(self, lock: int, path: str) -> bool:
         try:
             return os.path.samestat(os.fstat(lock), os.stat(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
 

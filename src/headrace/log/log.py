@@ -45,6 +45,7 @@ CLOSE_BYTES = 1 << 20  # less than this is walked over at the next opening rathe
 
 class Log(Appending):
     __slots__ = (
+        "_are_holes_saved",
         "_blocked",
         "_closing",
         "_is_doubted",
@@ -72,6 +73,7 @@ class Log(Appending):
         self._blocked: HeadraceError | None = None
         self._closing = False
         self._is_doubted = False
+        self._are_holes_saved = True
         self._leaving = False  # to be released when nothing is under way
         self._under_way = 0  # pieces of work in the background that may write to its folder
         self._was_crowded = False
@@ -215,19 +217,18 @@ class Log(Appending):
             )
 
     def _note_hole(self, hole: Hole) -> None:
-        if hole.offset >= self.written_offset or hole in self.holes:  # cut off on the read's way; found again
+        is_known = hole in self.holes
+        if hole.offset >= self.written_offset or (is_known and self._are_holes_saved):  # cut off meanwhile; found again
             return
-        self.holes = self.holes.with_hole(hole)
-        details = {
-            "folder": self.folder,
-            "offset": hole.offset,
-            "next_offset": hole.next_offset,
-            "why": hole.why,
-        }
-        self.on_event("log.damage", details)
+        if not is_known:
+            self.holes = self.holes.with_hole(hole)
+            told = {"folder": self.folder, "offset": hole.offset, "next_offset": hole.next_offset, "why": hole.why}
+            self.on_event("log.damage", told)
         try:
             save_holes(self.services.files, self.folder, hole.segment, self.holes.of_segment(hole.segment))
-        except OSError as error:  # it will be found again
+            self._are_holes_saved = True
+        except OSError as error:
+            self._are_holes_saved = False
             self.on_event("log.not-saved", {"folder": self.folder, "why": str(error)})
 
     def timestamp_lookup(self, timestamp_ms: int) -> TimeLookup:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from headrace.log.places import SEARCH_BYTES, Place, ReadBytes, header_at, is_true, places
 
+MOST_CHECKED_BYTES = 16 << 20  # of what only looks like batches; bytes that somebody made to look so are many
+
 
 def last_in_doubt(
     fetch: ReadBytes,
@@ -28,7 +30,7 @@ def last_in_doubt(
     following = header_at(fetch, behind, end)
     if following is not None and following.base_offset >= next_offset:
         return None
-    second = _next_true(fetch, behind, end)
+    second = _next_true(fetch, behind, end, before, known_offset)
     if second is None or second[1].base_offset >= next_offset:
         return None
     place, header = second
@@ -42,8 +44,9 @@ def last_in_doubt(
     return place if has_room else at
 
 
-def _next_true(fetch: ReadBytes, position: int, end: int) -> Place | None:
-    """At the position, or where the length of the damaged one there leads, or the first of all that is near."""
+def _next_true(fetch: ReadBytes, position: int, end: int, before: int, known_offset: int) -> Place | None:
+    """At the position, or where the length of the damaged one there leads, or the first of all that is near and whose
+    offset could be."""
     header = header_at(fetch, position, end)
     if header is not None and is_true(fetch, position, header, end):
         return position, header
@@ -51,5 +54,10 @@ def _next_true(fetch: ReadBytes, position: int, end: int) -> Place | None:
     led_to = header_at(fetch, hop, end)
     if led_to is not None and is_true(fetch, hop, led_to, end):
         return hop, led_to
-    near = places(fetch, position + 1, min(end, position + SEARCH_BYTES))
-    return next((found for found in near if is_true(fetch, *found, end)), None)
+    left = MOST_CHECKED_BYTES
+    for at, found in places(fetch, position + 1, min(end, position + SEARCH_BYTES)):
+        if before <= found.base_offset and found.next_offset <= known_offset and found.size <= left:
+            left -= found.size
+            if is_true(fetch, at, found, end):
+                return at, found
+    return None

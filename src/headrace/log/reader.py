@@ -28,7 +28,7 @@ from headrace.log.indexing import build_index, load_index
 from headrace.log.metrics import LogMetrics
 from headrace.log.overlap import last_in_doubt
 from headrace.log.patient import Patience, PatientReader
-from headrace.log.places import ReadBytes
+from headrace.log.places import ReadBytes, header_at
 from headrace.log.segment import Segment
 from headrace.log.span import SPAN_BYTES
 from headrace.log.tail import ReadResult
@@ -87,6 +87,7 @@ class FileRead:
         "_following",
         "_holes",
         "_interval_bytes",
+        "_is_now",
         "_metrics",
         "_on_damage",
         "_patience",
@@ -110,6 +111,7 @@ class FileRead:
         self._following, self._patience, self._metrics = following, patience, metrics
         self._files, self._wish = files, wish
         self._holes, self._on_damage, self._interval_bytes = holes, on_damage, interval_bytes
+        self._is_now = False  # on the loop
         self._go_to(segment)
 
     def _go_to(self, segment: Segment) -> None:
@@ -130,11 +132,14 @@ class FileRead:
                 raise BlockingIOError
             return data
 
+        self._is_now = True
         try:
             found = self._read(fetch, index)
             return None if self._hole_behind(found) is not None else found
         except (_Damaged, _WrongIndex, _Nothing, OSError):
             return None
+        finally:
+            self._is_now = False
 
     def run(self) -> ReadResult:
         """Off the loop: waits for the disk. Raises what `Log.read` raises."""
@@ -256,8 +261,13 @@ class FileRead:
         return offset == expected or (self._segment.has_gaps and expected < offset < self._segment.next_offset)
 
     def _last_in_doubt(self, fetch: ReadBytes, before: int, first: tuple[int, int, int], behind: int) -> int | None:
-        if not self._segment.has_gaps:
-            return None
+        segment = self._segment
+        if not segment.has_gaps or any(hole.position == behind for hole in self._holes.of_segment(segment.base)):
+            return None  # a hole that is known begins where the offsets before it end
+        if self._is_now and self._end - behind >= HEADER_BYTES:
+            following = header_at(fetch, behind, self._end)
+            if following is None or following.base_offset < first[2]:
+                raise BlockingIOError  # to find out may take long
         return last_in_doubt(fetch, self._end, self._end_offset, before, first, behind)
 
     def _follow(self, data: Buffer, until: int, position: int, expected: int) -> int:

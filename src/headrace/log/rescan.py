@@ -79,7 +79,7 @@ class Rescan:
             self.expected = self.proven
             found.is_sealed = True
         last = self.holes.at(self.expected - 1)
-        if last is not None and last.segment == self._last_base():  # found by an earlier life: nothing goes on there
+        if last is not None and self._last_base() < self.expected:  # an earlier life found it: nothing goes on there
             found.is_sealed = True
         found.next_offset = self.expected
         found.start_offset = min(max(found.start_offset, self._deleted_up_to()), found.next_offset)

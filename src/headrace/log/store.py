@@ -159,7 +159,7 @@ class LogStore:
         """The names of those below the folder that are not `known`, and not on their way out."""
         files, found = self.services.files, list[str]()
         for name in files.list(parent_folder) if files.exists(parent_folder) else ():
-            if name not in known and not name.endswith(DELETED):
+            if name not in known and not name.endswith(DELETED) and not _is_of_the_file_system(name):
                 with contextlib.suppress(OSError):  # not a folder, so not ours
                     files.list(f"{parent_folder}/{name}")
                     found.append(name)
@@ -246,7 +246,11 @@ def _check_format(files: Files, root: str, clock: Clock) -> None:
 
 def _may_be_in_a_new_one(name: str) -> bool:
     """Ours, what a start that was cut short leaves, what file systems put at their root, and what nobody sees."""
-    return name in (*OURS, f"format{NEW}", "lost+found") or name.startswith(".")
+    return name in (*OURS, f"format{NEW}") or _is_of_the_file_system(name)
+
+
+def _is_of_the_file_system(name: str) -> bool:
+    return name == "lost+found" or name.startswith(".")
 
 
 def read_format(files: Files, root: str) -> FormatFile:

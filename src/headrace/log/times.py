@@ -125,10 +125,10 @@ class TimeLookup:
         offset that it comes after; some twice where damage is met that nobody knew of. A damaged one may still have its
         header."""
         index = segment.index or load_index(self._files, segment, fetch, self._holes, self._interval_bytes)
-        if not self._is_true_at(index, segment, size, fetch, timestamp_ms):
-            index = build_index(segment, fetch, self._holes, self._interval_bytes)
-        if segment is self._active:  # the others' are kept by who reads them, and bounded there
+        if segment is self._active and segment.index is None:  # the others' are kept by who reads them, and bounded
             segment.index = index
+        if not self._is_true_at(index, segment, size, fetch, timestamp_ms):
+            index = build_index(segment, fetch, self._holes, self._interval_bytes)  # up to damage: for this look alone
         relative, position = index.find_time(timestamp_ms)
         expected = segment.base + relative
         while position < size:

@@ -116,7 +116,7 @@ class NodeWatch:
 
     def _data(self, is_in_place: bool) -> Check:
         path = self._node.store.path
-        why = f"{path} was taken away, or another is there: a restart would find nothing of this node's; bring it back"
+        why = f"{path} was taken away, in whole or in part, or another is there: bring back what this node opened"
         return Check("data", is_in_place, "" if is_in_place else why)
 
     # Off the loop

@@ -197,6 +197,7 @@ class SimulatedMachine:
     def _event(self, name: str, fields: dict[str, object]) -> None:
         self._trace.add("event", f"{name} " + " ".join(f"{key}={value}" for key, value in fields.items()))
         if name == "log.failed" and self._forgets:
+            self._forgets = False
             self.on_forgotten()
 
     def crash(self) -> None:
