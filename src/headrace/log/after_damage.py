@@ -32,6 +32,9 @@ def next_batch(
       is taken, unless one before it leaves room for it and either has a true neighbour with an offset that cannot be,
       or is where the damaged batch's length leads to;
     - or, with no evidence at all, is the first of all.
+
+    In a segment without gaps, the offset that a count leads to is no evidence for a batch that the true one right
+    behind it contradicts.
     """
     while True:
         damaged = _Damaged(fetch, position, after_offset, has_gaps)
